@@ -47,6 +47,11 @@ class TwoRoles(Policy):
     def positions(self) -> int:
         return self.policy.positions
 
+    @property
+    def width(self) -> int:
+        """Width of each role, by which a warm start scales its rate."""
+        return self.policy.width
+
     def initial(self, seeds: Sequence[int]) -> Tensor:
         """Return the policy's starting weights, twice."""
         return self.policy.initial(seeds).repeat(1, 2)
