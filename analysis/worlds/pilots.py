@@ -21,6 +21,8 @@ PILOT, OTHERS = 5_000_000, 9_000_000
 """First seed of pilot worlds, and of those of `Arm`; runs of tables begin at 0 and 1,000,000."""
 FLAT = 0.01
 """Gain toward the end of a grid, or share of `Arm`'s loss, below which a wider grid would change nothing."""
+Start: TypeAlias = Mapping[str, float] | Sequence[Mapping[str, float]]
+"""Settings from which a search climbs, one or several; () tries all."""
 Settings: TypeAlias = Mapping[str, Floats]
 """Name of a knob: its values [R]."""
 
@@ -36,14 +38,14 @@ def best(
     grid: Grid,
     flat: float = FLAT,
     endless: Mapping[str, Sequence[float]] = MappingProxyType({}),
-    start: Mapping[str, float] | None = None,
+    start: Start = (),
 ) -> tuple[dict[str, float], list[str]]:
     """Return the setting with the highest score(**setting), and the knobs for which it is at a grid's end.
 
     It is at an end if the next value inward is worse by more than `flat`, as a wider grid might then have a
     better one. Knobs with one value, the value 0, and values in `endless` have no end, since nothing lies
-    beyond. start: climb from there, knob by knob, until no step of one knob is better, for grids too large to
-    try.
+    beyond. start: climb from there, or from each of several, knob by knob, until no step of one knob is
+    better, for grids too large to try.
     """
     scores: dict[tuple[float, ...], float] = {}
 
@@ -57,15 +59,17 @@ def best(
         i = list(grid[name]).index(point[name]) + by
         return [{**point, name: grid[name][i]}] if 0 <= i < len(grid[name]) else []
 
-    if start is None:
-        points = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-        chosen = max(points, key=at)
-    else:
-        chosen, before = dict(start), dict[str, float]()
+    def climbed(begin: Mapping[str, float]) -> dict[str, float]:
+        chosen, before = dict(begin), dict[str, float]()
         while chosen != before:
             before = chosen
             for name in grid:
                 chosen = max([chosen, *stepped(chosen, name, -1), *stepped(chosen, name, 1)], key=at)
+        return chosen
+
+    every = (dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()))
+    tops = map(climbed, [start] if isinstance(start, Mapping) else start) if start else every
+    chosen = max(tops, key=at)
     ends = []
     for name, values in grid.items():
         down, up = stepped(chosen, name, -1), stepped(chosen, name, 1)
@@ -120,7 +124,7 @@ class TunedArms:
     pilots: int
     cells: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     endless: Mapping[str, Sequence[float]] = field(default_factory=dict)
-    starts: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    starts: Mapping[str, Start] = field(default_factory=dict)
 
     @functools.cache  # noqa: B019 - one object a module
     def setting(self, arm: str, *cell: Any) -> tuple[dict[str, float], bool]:
@@ -131,7 +135,7 @@ class TunedArms:
             lambda **knobs: sign * float(np.mean(self.learn(seeds, arm, **named, **knobs)[score.strip("-")])),
             self.arms[arm],
             endless=self.endless,
-            start=self.starts.get(arm),
+            start=self.starts.get(arm, ()),
         )
 
     def rows(self, seeds: Seeds) -> Iterator[pd.DataFrame]:

@@ -1,69 +1,75 @@
-"""Policy improvement from small batches: adaptive sampling, mirror steps, tokens."""
+"""Policy improvement from small batches: adaptive sampling, mirror steps, backups over tokens."""
 
-from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
 from typing import Any
 
 import numpy as np
 
-from analysis.lab import PILOT, Experiment, Grid, Part, Plot, Rows, Seeds, asks, columns, of_seeds, tuned
+from analysis.lab import PILOT, Groups, Part, Plot, Seeds, TunedArms, asks
 from analysis.worlds.offline_worlds import Worlds, random_worlds
 from analysis.worlds.sampled_improvement import Arm, Tokens, learn
 from testbed.rng import generator
 
 NAME = "small-batches"
-SEEDS, TRAININGS, ITERATIONS = 96, 6, 40
+SEEDS, LATER, PILOTS, TRAININGS, ITERATIONS = 96, 20_000, 48, 6, 40
+"""Worlds of a run, offset past those of an earlier table; pilot worlds; trainings in each."""
 SAME = 0.02
 """Margin of scores, 1 being the optimum's lead over the uniform policy. Set before the table was made."""
 TREE = Tokens.tree()
 
-GENERAL = {
-    "ppo": Arm(rate=20.0),
-    "ppo, buffer": Arm(rate=30.0, kept=2),
-    "props": Arm(rate=30.0, kept=3, adapt=10.0),
-    "props, no adaptation": Arm(rate=30.0, kept=3),
-    "ppo, plain advantages": Arm(rate=30.0, knob=0.4, scaled=False),
+RATES = tuple(0.3125 * 2**i for i in range(12))
+CLIP = {"rate": RATES, "knob": (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)}
+"""Rates and clips of PPO."""
+GRIDS: dict[str, Any] = {
+    "ppo": CLIP,
+    "ppo, buffer": {**CLIP, "kept": (2, 3, 4, 5, 6)},
+    "props": {**CLIP, "kept": (2, 3, 4, 5, 6), "adapt": (1.25, 2.5, 5.0, 10.0, 20.0, 40.0, 80.0)},
+    "ppo, plain advantages": CLIP,
+    "mdpo": {
+        "rate": tuple(0.0625 * 2**i for i in range(8)),
+        "knob": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0),
+    },
+    "mdpo, no kl": {},
+    "trust region": {"knob": (0.025, 0.05, 0.1, 0.2, 0.4, 0.8), "falls": (False, True)},
+    "few steps, no kl": {"rate": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)},
+    "action": CLIP,
+    "decomposed": CLIP,
+    "token": {**CLIP, "token_discount": (0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.975)},
 }
-MANY = Arm("mirror", rate=4.0, scaled=False, passes=100)
-"""Rates from 1 to 16 reach the same final score on pilot worlds: a hundred inner steps solve the problem."""
-MIRRORS: dict[str, tuple[Arm, Grid]] = {
-    "mdpo": (MANY, {"knob": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0)}),
-    "trust region": (
-        Arm("trust region"),
-        {"knob": (0.025, 0.05, 0.1, 0.2, 0.4, 0.8), "falls": (False, True)},
-    ),
-    "few steps, no kl": (
-        Arm("mirror", knob=np.inf, scaled=False),
-        {"rate": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)},
-    ),
+"""kept: batches in the buffer. A trust region may be constant or shrink as MDPO's steps do."""
+MIRROR = Arm("mirror", scaled=False, passes=100)
+KINDS = {
+    "mdpo": MIRROR,
+    "mdpo, no kl": MIRROR,
+    "ppo, plain advantages": Arm(scaled=False),
+    "trust region": Arm("trust region"),
+    "few steps, no kl": replace(MIRROR, passes=10, knob=np.inf),
+    **{name: Arm(critic=name) for name in ("action", "decomposed", "token")},
 }
-"""Arms tuned in this file; a trust region may be constant or shrink as MDPO's steps do."""
-WORDS = {
-    "action": Arm(rate=30.0, knob=0.4, critic="action"),
-    "decomposed": Arm(rate=50.0, knob=0.4, critic="decomposed"),
-    "token": Arm(rate=100.0, critic="token", token_discount=0.9),
+BASINS = {"rate": 5.0, "knob": 0.8}, {"rate": 20.0, "knob": 0.05}
+"""Small steps that no clip binds, and large ones that it stops: on pilots both are better than what lies
+between."""
+MORE: dict[str, dict[str, float]] = {
+    "ppo, buffer": {"kept": 3},
+    "props": {"kept": 3, "adapt": 10.0},
+    "token": {"token_discount": 0.9},
 }
-"""Every rate, clip and buffer has the best mean score of its grid on 64 other worlds."""
-PILOTS = tuple(range(PILOT, PILOT + 64))
+STARTS = {
+    name: [{**each, **MORE.get(name, {})} for each in BASINS]
+    for name, grid in GRIDS.items()
+    if grid.get("rate") is RATES
+}
+"""Where the search of larger grids begins."""
 
 
 @cache
-def chosen(name: str) -> tuple[Arm, bool]:
-    """Return the best setting of an arm of MIRRORS on 64 pilot worlds, and whether it is an end of its
-    grid.
-    """
-    arm, grid = MIRRORS[name]
-    worlds = random_worlds(PILOTS)
-
-    def score(**knobs: Any) -> float:
-        how = replace(arm, **knobs)
-        runs = [learn(worlds, how, iterations=ITERATIONS, batch=64, seed=PILOT + i) for i in range(2)]
-        return float(np.mean(runs))
-
-    best, ends = tuned(score, grid, endless={"falls": (False, True)})
-    knobs: dict[str, Any] = best
-    return replace(arm, **knobs), ends
+def made(seeds: Seeds, world: str) -> tuple[Worlds, dict[str, Any]]:
+    """Return the worlds of a family, and what learning in them needs to know."""
+    seeds = tuple(seed + LATER for seed in seeds)
+    if world == "random":
+        return random_worlds(seeds), {"batch": 64}
+    return sentences(seeds, world == "composed"), {"batch": 128, "tokens": TREE}
 
 
 def sentences(seeds: Seeds, composed: bool) -> Worlds:
@@ -79,62 +85,61 @@ def sentences(seeds: Seeds, composed: bool) -> Worlds:
     return Worlds.of(tuple(found))
 
 
-def trained(seeds: Seeds, name: str, worlds: Worlds, arms: Mapping[str, Arm], **more: Any) -> Rows:
-    """Yield the mean score over 40 iterations and the final score of every arm, averaged over 6 trainings."""
-    drawn, more = range(seeds[0], seeds[0] + TRAININGS), {"iterations": ITERATIONS, **more}
-    for arm, how in arms.items():
-        score_KR = np.mean([learn(worlds, how, seed=seed, **more) for seed in drawn], axis=0)
-        yield columns(seeds, world=name, arm=arm, area=score_KR.mean(0), final=score_KR[-1])
+def trained(seeds: Seeds, arm: str, world: str = "random", **knobs: Any) -> Groups:
+    """Return the mean score over 40 iterations and the final score, averaged over 6 trainings, or 2 of
+    pilots.
+    """
+    if arm == "mdpo, no kl":
+        knobs = {**RANDOM.setting("mdpo")[0], "knob": np.inf}
+    worlds, known = made(seeds, world)
+    how = replace(KINDS.get(arm, Arm()), **knobs)
+    drawn = range(seeds[0] + LATER, seeds[0] + LATER + (2 if seeds[0] >= PILOT else TRAININGS))
+    score_KR = np.mean([learn(worlds, how, seed=s, iterations=ITERATIONS, **known) for s in drawn], axis=0)
+    return {"area": score_KR.mean(0), "final": score_KR[-1]}
 
 
-def rows(seeds: Seeds) -> Rows:
-    """Yield the scores of every arm in its family of worlds."""
-    arms, at_end = dict(GENERAL), dict.fromkeys(GENERAL, False)
-    for arm in MIRRORS:
-        arms[arm], at_end[arm] = chosen(arm)
-    arms["mdpo, no kl"] = replace(arms["mdpo"], knob=np.inf)
-    for frame in trained(seeds, "random", random_worlds(seeds), arms, batch=64):
-        yield frame.assign(**{"at end": int(at_end.get(frame["arm"].iloc[0], False))})
-    for name in ("composed", "unrelated"):
-        yield from trained(seeds, name, sentences(seeds, name == "composed"), WORDS, batch=128, tokens=TREE)
+def arms(score: str, *names: str, **cells: Any) -> TunedArms:
+    """Return these arms, each at its best for a score."""
+    endless = {"falls": (False, True), "kept": (2,)}
+    return TunedArms({name: GRIDS[name] for name in names}, trained, score, PILOTS, cells, endless, STARTS)
 
 
-EXPERIMENT = Experiment(
-    question="From small batches, what do adaptive sampling, mirror steps and other critics add to PPO?",
-    source="PROPS (2023), MDPO (2020), POAD (2024), as each claim says",
-    differs="tables with TD critics; steps are independent draws of the occupancy; 40 batches",
-    compute=of_seeds(NAME, rows, SEEDS, {"iterations": ITERATIONS, "trainings": TRAININGS}),
-    keys=("run", "seed", "world", "arm"), metrics=("area", "final", "at end"),
-    budget="40 iterations, for which settings were chosen",
+RANDOM = arms("area", *list(GRIDS)[:8])
+ABOUT = {"iterations": ITERATIONS, "trainings": TRAININGS}
+SCORES = ("area", "final")
+_more: dict[str, Any] = {
+    "differs": "tables with TD critics; steps are independent draws of the occupancy; 40 batches; every arm "
+    "at its best settings",
+    "budget": "40 iterations, for which settings were chosen",
+}
+_SAYS = "Shows the score (0 the uniform policy, 1 the optimum) %s, each arm at its best settings, "
+
+EXPERIMENT = RANDOM.experiment(
+    "small-batches", SEEDS, SCORES, ABOUT,
+    question="From small batches, what do adaptive sampling and mirror steps add to PPO?",
+    source="PROPS (2023), MDPO (2020), as each claim says",
     margins={"score that counts as equal": SAME},
     figure=Plot(
         "strips", x="area: mean score of 40 iterations", y="arm",
-        says="Shows the score (0 the uniform policy, 1 the optimum) averaged over 40 small batches; on "
-        "random MDPs: PPO from the last batch, with scaled or plain advantages, from a buffer of two, or "
-        "from three drawn adaptively (props) or not; mirror steps with a KL or none (mdpo), few gradient "
-        "steps, and an exact trust region; for actions of several tokens: backups over actions, over tokens, "
-        "or discounted only between actions (decomposed).",
+        says=_SAYS % "averaged over 40 small batches in random MDPs" + "of PPO from the last batch, with "
+        "scaled or plain advantages, from a buffer, or from a buffer drawn adaptively (props); of mirror "
+        "steps with a KL or none (mdpo), few gradient steps, and an exact trust region.",
     ),
     systems={
         "PROPS": Part("learning speed in random MDPs; sampling error is not measured", ("props-*",)),
         "MDPO": Part(claims=("mdpo-*",)),
-        "POAD": Part(claims=("decomposed-*",)),
     },
+    **_more,
 )  # fmt: skip
 
 PROPS = "Corrado & Hanna (2023), PROPS, arXiv:2311.08290"
+MDPO, OFF = "Tomar et al. (2020), MDPO, arXiv:2005.09814", {"arm": "mdpo, no kl"}
 asks(EXPERIMENT,
-    ("props-learns-faster-than-a-plain-buffer", "In random MDPs PPO from three batches, drawn adaptively, "
-     "has a higher mean score over training than PPO from a buffer of the best length drawn on policy, and "
-     "than from three such batches.", "props", ("ppo, buffer", "props, no adaptation")),
-    ("props-learns-faster-than-ppo", "In random MDPs PPO from adaptively drawn batches has a mean score over "
-     "training 0.02 above that of on-policy PPO.", "props", "ppo", SAME),
-    outcome="area", source=PROPS, gates={}, over={"world": "random"},
-)  # fmt: skip
-
-MDPO = "Tomar et al. (2020), MDPO, arXiv:2005.09814"
-RANDOM, OFF = {"world": "random"}, {"arm": "mdpo, no kl"}
-asks(EXPERIMENT,
+    ("props-learns-faster-than-a-plain-buffer", "In random MDPs PPO from batches drawn adaptively has a "
+     "higher mean score over training than from batches drawn on policy, each at its best rate, clip and "
+     "number of batches.", "props", "ppo, buffer", {"source": PROPS}),
+    ("props-learns-faster-than-ppo", "In random MDPs PPO from batches drawn adaptively has a mean score over "
+     "training 0.02 above that of on-policy PPO, each at its best.", "props", "ppo", SAME, {"source": PROPS}),
     ("mdpo-is-no-worse-than-a-trust-region", "A hundred inner gradient steps with a KL term have a mean "
      "score at most 0.02 below an exact trust region of the best radius, constant or falling.", "mdpo",
      "trust region", -SAME, {"source": MDPO, "off": OFF}),
@@ -143,16 +148,30 @@ asks(EXPERIMENT,
     ("mdpo-needs-its-kl", "A hundred inner steps with a KL term have a higher mean score than ten without "
      "one at their best rate.", "mdpo", "few steps, no kl",
      {"source": "this project: early stopping in place of the KL"}),
-    outcome="area", over=RANDOM,
+    outcome="area",
 )  # fmt: skip
 
-POAD, WHERE = "Wen et al. (2024), POAD, arXiv:2405.15821", {"world": ("composed", "unrelated")}
-asks(EXPERIMENT,
+WORDS = arms("area", "action", "decomposed", "token", world=("composed", "unrelated"))
+TOKENS = WORDS.experiment(
+    "token-actions", SEEDS, SCORES, ABOUT,
+    question="For actions of several tokens, what do backups over tokens lose that decomposed ones keep?",
+    source="Wen et al. (2024), POAD, arXiv:2405.15821",
+    margins={"score that counts as equal": SAME},
+    figure=Plot(
+        "strips", x="area: mean score of 40 iterations", y="arm",
+        says=_SAYS % "averaged over 40 small batches in random MDPs with actions of one to three tokens" +
+        "of PPO with backups over actions, over tokens, or discounted only between actions (decomposed).",
+    ),
+    systems=("POAD",),
+    **_more,
+)  # fmt: skip
+_EACH = "each at its best rate and clip"
+asks(TOKENS,
     ("decomposed-actions-beat-a-token-backup", "With actions of one to three tokens PPO has a mean score "
-     "0.02 higher by decomposed backups than by backups over tokens at their best discount.", "decomposed",
-     "token", SAME, {"over": WHERE}),
+     f"0.02 higher by decomposed backups than by backups over tokens at their best discount, {_EACH}.",
+     "decomposed", "token", SAME, {"over": dict(WORDS.cells)}),
     ("decomposed-actions-beat-an-action-backup", "With actions of one to three tokens, that add up to the "
-     "reward, PPO has a higher mean score by decomposed backups than by backups over whole actions.",
-     "decomposed", "action", {"over": {"world": "composed"}}),
-    outcome="area", source=POAD, gates={},
+     "reward, PPO has a higher mean score by decomposed backups than by backups over whole actions, "
+     f"{_EACH}.", "decomposed", "action", {"over": {"world": "composed"}}),
+    outcome="area",
 )  # fmt: skip
