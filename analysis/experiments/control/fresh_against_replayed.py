@@ -1,160 +1,109 @@
-"""PPO on fresh episodes against Q-learning from replay, at equal steps: which one stays at its best?"""
+"""One learner on fresh episodes and on all episodes so far: PPO, and Q-learning with a table or features."""
 
 from dataclasses import replace
-from functools import cache
-from typing import Any
 
 import numpy as np
 
 from analysis.kernels.mechanisms import tightrope
-from analysis.lab import (
-    PILOT,
-    Experiment,
-    Floats,
-    Grid,
-    Keys,
-    Part,
-    Plot,
-    Rows,
-    asks,
-    columns,
-    of_keys,
-    tuned,
-)  # fmt: skip
-from envs.finite_mdp import FiniteMDP
-from testbed.offline.improvement import outer_loop
+from analysis.lab import Floats, Grid, Groups, Part, Plot, Seeds, TunedArms, asks, keys
+from testbed.offline.improvement import clipped_passes, monte_carlo, softmax
 from testbed.offline.tabular_offline import greedy
-from testbed.rng import keys
 
 NAME = "fresh-against-replayed"
-SEEDS, CONTEXTS, HORIZON, EPISODES, POINTS = 128, 8, 16, 20, 30
-FEATURES, DRAWS, UPDATES = 32, 4, (1.0, 8.0)
-"""Random features of length 1 for 64 pairs, in four draws; and replayed steps per step."""
-NOISE = 3.0
-"""Standard deviation of rewards where both are tuned: without noise both reach the optimum."""
-GRIDS: dict[str, Grid] = {
-    "PPO": {"step_size": (1.0, 3.0, 10.0, 30.0, 100.0, 300.0)},
-    "table": {"step_size": (0.003, 0.01, 0.03, 0.1, 0.3, 1.0), "epsilon": (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)},
+SEEDS, PILOTS, CONTEXTS, HORIZON, EPISODES, POINTS = 48, 12, 8, 16, 20, 30
+FEATURES, UPDATES, PASSES, LAST = 32, 8.0, 8, 5
+"""Random features of length 1 for 64 pairs; replayed steps per step; passes of PPO; rounds in a score."""
+NOISE, MARGIN = 3.0, 0.05
+"""Standard deviation of rewards: without noise all reach the optimum. Margin, a share of the optimum's lead
+over random actions. Set before the table was made."""
+STEPS = (0.002, 0.004, 0.008, 0.016, 0.03, 0.06, 0.125, 0.25, 0.5, 1.0)
+Q: Grid = {"step_size": STEPS, "epsilon": (0.1, 0.2, 0.4, 0.6, 0.8, 1.0)}
+ARMS: dict[str, Grid] = {
+    "PPO": {"step_size": (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0)},
+    "Q, table": Q,
+    "Q, features": Q,
 }
-MARGIN = 0.05
-"""Margin, a share of the optimum's lead over random actions. Set before the table was made."""
 ROPE, EXPERT_SA = tightrope(contexts=CONTEXTS, horizon=HORIZON)
-WORLD = replace(ROPE, discount=0.9)
-NOISY = replace(WORLD, noise="normal", noise_std=NOISE)
+WORLD = replace(ROPE, discount=0.9, noise="normal", noise_std=NOISE)
 
 
-def scores(value_KR: Floats) -> Floats:
-    """Return values as shares of the optimum's lead over random actions."""
-    chance_SA = np.full_like(EXPERT_SA, 1 / WORLD.actions)
-    best, low = (float(WORLD.value(pi_SA)) for pi_SA in (EXPERT_SA, chance_SA))
-    return np.asarray((value_KR - low) / (best - low))
+def learn(seeds: Seeds, arm: str, data: str, **setting: float) -> Groups:
+    """Return the mean score in the last five of 30 rounds of 20 episodes, [R]: 0 random actions, 1 optimum.
+
+    data: "fresh", the last round's episodes alone, or "replayed", all so far.
+    """
+    low, best = (float(WORLD.value(x)) for x in (np.full_like(EXPERT_SA, 1 / WORLD.actions), EXPERT_SA))
+    make = _ppo if arm == "PPO" else _q
+    value_KR = make(seeds, data == "replayed", arm == "Q, features", **setting)
+    return {"score": ((value_KR - low) / (best - low)).mean(0)}
 
 
-def fresh(key_R: Keys, world: FiniteMDP = WORLD, step_size: float = 20.0) -> Floats:
-    """Return PPO's scores at every evaluation, [K, R]."""
-    more = {"episodes": EPISODES, "iterations": POINTS, "passes": 8}
-    return scores(outer_loop(world, key_R, step_size=step_size, **more))
+def _ppo(seeds: Seeds, replayed: bool, _features: bool, step_size: float) -> Floats:
+    """Return PPO's values after the last rounds, [K, R], with returns as advantages, less a state's mean."""
+    key_R, values = keys(seeds, f"{NAME}/{replayed}"), []
+    logits_RSA = np.zeros((len(seeds), *EXPERT_SA.shape))
+    visit_RSA, sum_RSA = np.zeros((2, *logits_RSA.shape))
+    for each in range(POINTS):
+        seen_RSA, mean_RSA = monte_carlo(WORLD, softmax(logits_RSA), EPISODES, key_R, step=each)
+        visit_RSA, sum_RSA = replayed * visit_RSA + seen_RSA, replayed * sum_RSA + seen_RSA * mean_RSA
+        state_RS1 = sum_RSA.sum(-1, keepdims=True) / np.maximum(visit_RSA.sum(-1, keepdims=True), 1.0)
+        adv_RSA = np.where(visit_RSA > 0, sum_RSA / np.maximum(visit_RSA, 1.0) - state_RS1, 0.0)
+        logits_RSA = clipped_passes(
+            logits_RSA, visit_RSA, adv_RSA, passes=PASSES, step_size=step_size, clip=0.2
+        )
+        values += [WORLD.value(softmax(logits_RSA))] if each >= POINTS - LAST else []
+    return np.stack(values)
 
 
-def replayed(
-    key_R: Keys,
-    updates: float,
-    feature_SAF: Floats | None = None,
-    world: FiniteMDP = WORLD,
-    **settings: Any,
-) -> Floats:
-    """Return the scores of Q-learning from replay at every evaluation, [K, R]."""
+def _q(seeds: Seeds, replayed: bool, features: bool, step_size: float, epsilon: float) -> Floats:
+    """Return the values of Q-learning's greedy actions after the last rounds, [K, R]."""
     from testbed.offline.replay_control import replay_q
 
-    length, settings = EPISODES * HORIZON, {"epsilon": 0.2, **settings}
-    q_RKSA, _ = replay_q(
-        world,
-        key_R,
-        steps=POINTS * length,
-        every=length,
-        updates=updates,
-        feature_SAF=feature_SAF,
-        **settings,
-    )
-    # A diverged critic has no greedy action: it takes the first.
-    known_KRSA = np.moveaxis(np.nan_to_num(q_RKSA, posinf=0.0, neginf=0.0), 1, 0)
-    return scores(np.stack([WORLD.value(greedy(q_RSA)) for q_RSA in known_KRSA]))
+    length, values = EPISODES * HORIZON, []
+    for seed, key in zip(seeds, keys(seeds, f"{NAME}/{replayed}"), strict=True):
+        drawn_SAF = np.random.default_rng(seed).normal(size=(*EXPERT_SA.shape, FEATURES))
+        q_1KSA, _ = replay_q(
+            WORLD, [key], steps=POINTS * length, every=length, capacity=None if replayed else length,
+            feature_SAF=drawn_SAF / np.linalg.norm(drawn_SAF, axis=-1, keepdims=True) if features else None,
+            updates=UPDATES, step_size=step_size, epsilon=epsilon,
+        )  # fmt: skip
+        # A diverged critic has no greedy action: it takes the first.
+        values.append(WORLD.value(greedy(np.nan_to_num(q_1KSA[0, -LAST:], posinf=0.0, neginf=0.0))))
+    return np.stack(values, 1)
 
 
-def noisy(key_R: Keys, learner: str, **setting: Any) -> Floats:
-    """Return the scores of a tabular learner under noisy rewards at one setting, [K, R]."""
-    if learner == "PPO":
-        return fresh(key_R, NOISY, **setting)
-    return replayed(key_R, UPDATES[-1], world=NOISY, **setting)
-
-
-@cache
-def setting_of(learner: str) -> tuple[dict[str, float], bool]:
-    """Return the setting with the highest final score on pilot keys, and whether it is an end of the grid."""
-    pilots = keys(tuple(range(PILOT, PILOT + 24)), NAME)
-    return tuned(
-        lambda **setting: float(noisy(pilots, learner, **setting)[-1].mean()),
-        GRIDS[learner],
-        endless={"epsilon": (1.0,)},
-    )
-
-
-def outcomes(score_KR: Floats, end: int = 0) -> dict[str, Any]:
-    """Return the final score and the mean fall from the best so far, [R] each."""
-    below_KR = np.maximum.accumulate(score_KR, axis=0) - score_KR
-    return {"score": score_KR[-1], "fall": below_KR.mean(0), "at end": end}
-
-
-def make(key_R: Keys) -> Rows:
-    """Return the outcomes of PPO and of replayed Q-learning with a table and with features."""
-    found = {("PPO", 8.0): outcomes(fresh(key_R))}
-    for updates in UPDATES:
-        found["table", updates] = outcomes(replayed(key_R, updates))
-        drawn = [np.random.default_rng(i).normal(size=(*EXPERT_SA.shape, FEATURES)) for i in range(DRAWS)]
-        lengths = [x / np.linalg.norm(x, axis=-1, keepdims=True) for x in drawn]
-        several = [outcomes(replayed(key_R, updates, feature_SAF)) for feature_SAF in lengths]
-        found["features", updates] = {
-            name: np.mean([one[name] for one in several], axis=0) for name in several[0]
-        }
-    for learner in GRIDS:
-        setting, end = setting_of(learner)
-        found[f"{learner}, noisy", 8.0] = outcomes(noisy(key_R, learner, **setting), int(end))
-    for (name, updates), columns_ in found.items():
-        yield columns(tuple(range(len(key_R))), learner=name, updates=updates, **columns_)
-
-
-EXPERIMENT = Experiment(
-    question="Does PPO on fresh episodes hold its best where Q-learning from a replay buffer does not?",
+START = {"step_size": 0.03, "epsilon": 0.4}
+TUNED = TunedArms(
+    ARMS, learn, "score", PILOTS, {"data": ("fresh", "replayed")}, endless={"epsilon": (1.0,)},
+    starts={"PPO": {"step_size": 4.0}, "Q, table": START, "Q, features": START},
+)  # fmt: skip
+EXPERIMENT = TUNED.experiment(
+    NAME, SEEDS, ("score",), {"points": POINTS, "features": FEATURES},
+    question="Does a learner gain from fresh episodes alone, or from all of its episodes?",
     source="Sun (2023), RL in the era of LLMs, takeaway 5",
-    differs="a rope of 8 contexts and 16 steps, 9,600 steps each; PPO is a table with returns, Q-learning a "
-    "table or 32 random features of 64 pairs; no language model",
-    compute=of_keys(NAME, make, SEEDS, {"points": POINTS, "features": FEATURES}),
-    keys=("run", "seed", "learner", "updates"), metrics=("score", "fall", "at end"),
-    margins={"mean fall from the best so far": MARGIN},
+    differs="a rope of 8 contexts and 16 steps with rewards of standard deviation 3; PPO is a table with "
+    "returns, Q-learning a table or 32 random features of 64 pairs; no language model",
+    margins={"share of the lead over random actions": MARGIN},
     figure=Plot(
-        "final by setting", x="updates: updates per step", y="fall: mean fall from the best so far",
-        arm=("learner",),
-        names={"features": "Q, features", "table": "Q, table", "table, noisy": "Q, table, noisy"},
-        says="Shows how far a learner is on average below its best score so far, against updates per step, "
-        "on a rope of 8 contexts and 16 steps; PPO is a table and learns from fresh episodes; Q-learning "
-        "replays all of its steps, with a table or with 32 random features of 64 pairs; with noisy rewards "
-        "(standard deviation 3) both are tuned for their final score.",
+        "strips", x="score: late score, share of the optimum's lead", y="arm: learner", arm=("data",),
+        says="Shows the score late in 30 rounds of 20 episodes on a rope of 8 contexts and 16 steps with "
+        "noisy rewards; fresh: each learner has the last round's episodes; replayed: it has all so far; PPO "
+        "is a table with returns, Q-learning a table or 32 random features of 64 pairs; all at their best "
+        "steps and exploration.",
     ),
-    systems={"RL in the Era of LLMs (perspective)": Part("data and learner change at once")},
+    systems={"RL in the Era of LLMs (perspective)": Part("PPO and Q-learning, each on both kinds of data")},
 )  # fmt: skip
 
+FRESH, REPLAYED = {"data": "fresh"}, {"data": "replayed"}
 asks(EXPERIMENT,
-    ("replayed-q-with-features-falls-where-ppo-holds", "At 8 updates a step, Q-learning with features from "
-     "replay is on average further below its best so far than PPO with a table on fresh episodes, by 0.05 of "
-     "what there is to gain.", {"learner": "features"}, {"learner": "PPO"},
-     {"outcome": "fall", "over": {"updates": 8.0}}),
-    ("ppo-with-a-table-ends-above-replayed-q-with-one-in-noise", "With a table each and rewards of standard "
-     "deviation 3, PPO on fresh episodes at its best step size ends 0.05 of what there is to gain above "
-     "Q-learning from replay at its best step and exploration, with 8 updates a step.",
-     {"learner": "PPO, noisy"}, {"learner": "table, noisy"},
-     {"outcome": "score", "over": {"updates": 8.0}}),
-    ("replay-alone-does-not-make-q-learning-fall", "With a table, Q-learning from replay is at 1 and at 8 "
-     "updates a step less than 0.05 below its best so far, on average: what falls is the approximation.",
-     {"learner": "table", "updates": UPDATES}, None, {"outcome": "fall", "below": True}),
-    by=MARGIN,
+    ("ppo-ends-higher-on-fresh-episodes-than-on-all", "PPO with a table ends 0.05 of what there is to gain "
+     "higher on fresh episodes alone than on all episodes so far, each at its best step.",
+     FRESH, REPLAYED, {"over": {"arm": "PPO"}}),
+    ("q-learning-ends-higher-on-fresh-episodes-than-on-all", "Q-learning with a table and with features ends "
+     "0.05 of what there is to gain higher on fresh episodes alone than on all episodes so far, each at its "
+     "best step and exploration.", FRESH, REPLAYED, {"over": {"arm": ("Q, table", "Q, features")}}),
+    ("fresh-ppo-ends-above-replayed-q-learning", "PPO on fresh episodes ends 0.05 of what there is to gain "
+     "above Q-learning with a table on all episodes so far.", {"arm": "PPO", "data": "fresh"},
+     {"arm": "Q, table", "data": "replayed"}),
+    by=MARGIN, outcome="score",
 )  # fmt: skip
