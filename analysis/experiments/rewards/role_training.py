@@ -1,54 +1,68 @@
-"""Training a solver and a checker: one transformer for both roles, or one for each."""
+"""Training a solver and a checker: one transformer for both roles, or one for each, at its best rate.
+
+`python -m analysis.experiments.rewards.role_training` tunes rates.
+"""
 
 from dataclasses import replace
+from pathlib import Path
 
-from analysis.lab import Evidence, Experiment, Frame, Part, Plot, Stop, arms, ask, happens_more_often
+import pandas as pd
+
+from analysis.lab import Frame, Part, Plot, asks
 from analysis.sweeps.base_runs import TINY
-from testbed.config.run import Run, grid
+from analysis.worlds.tuned_training import Family, Way, with_recipe
 
-ROLES = "policy_args.roles"
-CLIFF = 0.1
-"""Loss of accuracy from the peak to the end that counts as a cliff. Set before the table was made."""
-SAME = 0.02
-"""Accuracy by which a peak counts as higher. Set before the table was made."""
-FAST, SLOW = 1e-2, 3e-3
+START = replace(
+    TINY, task="solver-checker", task_args=(("digits", 5), ("modulus", 6)), steps=160, log_every=16
+)
+RATES = (1e-3, 1.8e-3, 3e-3, 5.6e-3)
+ROLES = Family(
+    {
+        roles: Way(
+            with_recipe(START, "grpo", policy_args=(*TINY.policy_args, ("roles", roles))),
+            rates=RATES,
+            pilots=12,
+        )
+        for roles in ("shared", "separate")
+    },
+    Path(__file__).with_suffix(".csv"),
+    by="best",
+)  # fmt: skip
+SEEDS, LATER, SAME = 64, 100_000, 0.02
+"""Seeds of a run, offset past those of an earlier table; accuracy by which a peak, or a fall from it, counts
+as larger."""
 
-
-def cells() -> tuple[Run, ...]:
-    """GRPO with shared and separate weights at a usual rate and at three times that rate."""
-    task_args = (("digits", 5), ("modulus", 6))
-    start = replace(TINY, task="solver-checker", task_args=task_args, steps=160, log_every=16)
-    shapes = [(*TINY.policy_args, ("roles", roles)) for roles in ("shared", "separate")]
-    return grid(start, policy_args=shapes, learning_rate=[SLOW, FAST], seed=[0])
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = ROLES.experiment(
+    ("accuracy", "best", "start", "collapsed"),
+    SEEDS,
+    first=LATER,
     question="Do roles with weights of their own peak higher and fall deeper than roles that share them?",
     source="Multi-agent RL for LLM workflows (2026): isolated roles peak higher, with more terminal cliffs",
-    differs="transformers of 4,000 weights, running sums of five digits, GRPO on-policy; two rates",
-    cells=cells, stop=Stop(cap=32, begun_with=16), keys=(ROLES, "learning_rate", "seed"),
-    metrics=("accuracy", "best", "start", "collapsed"),
-    margins={"accuracy from peak to end": CLIFF, "accuracy of a peak": SAME},
+    differs="transformers of 4,000 weights, running sums of five digits, GRPO on-policy, each arm at its "
+    "best rate; one agent a role, where those of the source vote",
+    margins={"accuracy of a peak, and of a fall from it": SAME},
     figure=Plot(
-        "distribution", x="learning_rate: learning rate", y="accuracy: final accuracy",
-        arm=(f"{ROLES}: weights of the roles",),
-        says="Shows final accuracy of on-policy GRPO at two learning rates, where a solver writes running "
-        "sums of five digits and a checker after it the total, which alone is rewarded; both are one "
-        "transformer of 4,000 weights (shared), or each has its own (separate).",
+        "strips", x="best: best accuracy", y="arm",
+        says="Shows the best accuracy along on-policy GRPO, each arm at its best rate, where a solver writes "
+        "running sums of five digits and a checker after it the total, which alone is rewarded; both are "
+        "one transformer of 4,000 weights (shared), or each has its own (separate).",
     ),
-    systems={"Multi-agent RL for LLM workflows": Part()},
+    systems={"Multi-agent RL for LLM workflows": Part("one solver and one checker; no agents that vote")},
 )  # fmt: skip
 
-ask(EXPERIMENT, "separate-roles-peak-higher", "At both rates separate weights reach a best accuracy higher "
-    "by 0.02, in the median over seeds.", {ROLES: "separate"}, {ROLES: "shared"}, SAME, "best",
-    over={"learning_rate": (SLOW, FAST)})  # fmt: skip
+
+def fall(table: Frame) -> "pd.Series[float]":
+    """Return how far each run ends below its peak."""
+    return table["best"] - table["accuracy"]
 
 
-@EXPERIMENT.claim("separate-roles-fall-from-their-peak-more-often")
-def falls(table: Frame) -> Evidence:
-    """At the larger rate separate weights end 0.1 below their peak on more seeds than shared ones."""
-    # Not in the table: the gate "acts" would take a rare event, equal on most seeds, for arms without effect.
-    where = {roles: {ROLES: roles, "learning_rate": FAST} for roles in ("separate", "shared")}
-    fell = arms(table, "best", where) - arms(table, "accuracy", where) > CLIFF
-    note = f"; fell: separate {fell['separate'].mean():.2f}, shared {fell['shared'].mean():.2f}"
-    return happens_more_often(fell["separate"], fell["shared"], f"share of discordant seeds, less 1/2{note}")
+asks(EXPERIMENT,
+    ("separate-roles-peak-higher", "At its best rate for it, separate weights reach a best accuracy higher "
+     "by 0.02 than shared ones at theirs.", "separate", "shared", SAME, "best"),
+    ("separate-roles-fall-further-from-their-peak", "At these rates separate weights end 0.02 further below "
+     "their peak than shared ones.", "separate", "shared", SAME, fall),
+)  # fmt: skip
+
+
+if __name__ == "__main__":
+    ROLES.choose()
