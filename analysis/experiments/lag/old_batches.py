@@ -4,7 +4,9 @@ sampler.
 `python -m analysis.experiments.lag.old_batches` tunes rates, decays and clips, arm by arm.
 """
 
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 from analysis.experiments.lag.batch_invariance import AVERAGED, EWMA
@@ -34,9 +36,13 @@ def sampler(clip: float) -> Run:
     return with_recipe(OLD, "decoupled", "eps_low+eps_high", anchor="behavior", anchor_args=())(clip)
 
 
+def _cut(value: float, at: Callable[[float], Run], parts: int) -> Run:
+    return smaller_batches(at(value), parts)
+
+
 BATCHES = Family({
     f"{name}, {size}": Way(
-        lambda value, at=at, parts=parts: smaller_batches(at(value), parts), ladder,
+        partial(_cut, at=at, parts=parts), ladder,
         rates=tuple(float(f"{rate / parts ** 0.5:.2g}") for rate in RATES), pilots=6,
     )
     for size, parts in SIZES.items()
