@@ -65,10 +65,8 @@ def run_arms(
 
     started = time.monotonic()
     before = {name: chosen(found) for name, found in (tried or {}).items()}
-    scores: dict[str, dict[Setting, list[float]]] = {
-        arm.name: {setting: [*each] for setting, each in (tried or {}).get(arm.name, {}).items()}
-        for arm in arms
-    }
+    known = {name: {at: [*each] for at, each in found.items()} for name, found in (tried or {}).items()}
+    scores: dict[str, dict[Setting, list[float]]] = {arm.name: known.get(arm.name, {}) for arm in arms}
 
     def step(step_name: str, wanted: Sequence[tuple[Arm, Run]]) -> pd.DataFrame:
         runs = [run for _, run in wanted]
@@ -99,28 +97,34 @@ def run_arms(
     if tried is None:
         tune("screen", {arm.name: list(arm.settings) for arm in arms}, effort.screen)
         tune("fine", {arm.name: best_of(scores[arm.name]) for arm in arms}, effort.fine)
-        for growth in range(effort.growths):
-            more = {arm.name: beyond(scores[arm.name], arm.knob) for arm in arms}
-            tune(f"growth-{growth}", more, (*effort.screen, *effort.fine))
-    for finer in range(effort.growths):
-        more = {arm.name: between(scores[arm.name], arm.knob) for arm in arms}
-        tune(f"finer-{finer}", more, (*effort.screen, *effort.fine))
+    for kind, neighbors in [("growth", beyond)] * (tried is None) + [("finer", between)]:
+        for each in range(effort.growths):
+            more = {arm.name: neighbors(scores[arm.name], arm.knob) for arm in arms}
+            tune(f"{kind}-{each}", more, (*effort.screen, *effort.fine))
     best = {arm.name: chosen(scores[arm.name]) for arm in arms}
     moved = [arm for arm in arms if best[arm.name] != before.get(arm.name)]
-    wanted = [(arm, cell(base, arm, lag, best[arm.name], seed)) for arm in moved for seed in effort.finals]
+    say("; ".join(f"{arm.name}: {before.get(arm.name)} -> {best[arm.name]}" for arm in moved) or "as before")
+    tuned = table.tuning_of(name, lag, scores)
+    if not moved:
+        return pd.DataFrame(), tuned
+    wanted, wrong = _finals(base, lag, {arm: best[arm.name] for arm in moved}, effort.finals)
+    rows = step("finals", [*wanted, *wrong])
+    edges = {arm.name: bool(beyond(scores[arm.name], arm.knob)) for arm in arms}
+    return table.rows_of(name, rows, wanted, wrong, edges), tuned
+
+
+def _finals(
+    base: Run, lag: int, settings: Mapping[Arm, Setting], seeds: Sequence[int]
+) -> tuple[list[tuple[Arm, Run]], list[tuple[Arm, Run]]]:
+    """Return the finals of arms at their settings, and those at both wrong rates on the seeds WRONG."""
+    wanted = [(arm, cell(base, arm, lag, best, seed)) for arm, best in settings.items() for seed in seeds]
     wrong = [
         (arm, replace(run, learning_rate=float(f"{run.learning_rate * factor:.2g}")))
         for arm, run in wanted
         for factor in (1 / FACTOR, FACTOR)
         if run.seed - arm.shift in WRONG
     ]
-    say("; ".join(f"{arm.name}: {before.get(arm.name)} -> {best[arm.name]}" for arm in moved) or "as before")
-    tuned = table.tuning_of(name, lag, scores)
-    if not moved:
-        return pd.DataFrame(), tuned
-    rows = step("finals", [*wanted, *wrong])
-    edges = {arm.name: bool(beyond(scores[arm.name], arm.knob)) for arm in arms}
-    return table.rows_of(name, rows, wanted, wrong, edges), tuned
+    return wanted, wrong
 
 
 def run_more(

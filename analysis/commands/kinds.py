@@ -187,7 +187,7 @@ KINDS = {
         "sweeps that `testbed run NAME` runs",
         _sweeps,
         "analysis/experiments",
-        r"^    cells=",
+        r"^    (?:\w.*, )?cells=",
         names=_sweep_names,
         detail=_sweep,
         use="testbed run {} --dry-run",

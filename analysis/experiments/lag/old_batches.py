@@ -13,7 +13,6 @@ from analysis.experiments.lag.batch_invariance import AVERAGED, EWMA
 from analysis.experiments.lag.periodic_batches import METRICS
 from analysis.lab import Frame, Groups, Part, Plot, inside, paired
 from analysis.worlds.tuned_training import Family, Way, with_recipe
-from testbed.anchors.rescale import smaller_batches
 from testbed.config.run import Run
 
 OLD = replace(AVERAGED, lag=8)
@@ -37,6 +36,8 @@ def sampler(clip: float) -> Run:
 
 
 def _cut(value: float, at: Callable[[float], Run], parts: int) -> Run:
+    from testbed.anchors.rescale import smaller_batches  # loads torch
+
     return smaller_batches(at(value), parts)
 
 
@@ -60,7 +61,7 @@ EXPERIMENT = BATCHES.experiment(
     differs="a transformer of 7,000 weights, sums of 6 digits; 4,096 responses, each used in four passes",
     figure=Plot(
         "strips",
-        x="area: mean accuracy along 4,096 responses",
+        x="area: mean accuracy along the run",
         y="arm",
         says="Shows mean accuracy along 4,096 responses of toy transformers that sum six digits from data "
         "1,024 responses old; the samples come in batches of 128, 32 or 8; PPO clips around the policy that "
