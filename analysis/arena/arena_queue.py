@@ -26,6 +26,7 @@ from analysis.arena.halving import (
 )
 from analysis.arena.halving import on_tuning_seeds as tuning_cells
 from analysis.arena.tasks import shown, tuned_at
+from analysis.tables.cell_table import words
 from analysis.tables.committed import load_results
 from testbed.config.run import Run
 from testbed.config.run import cell_ids as ids
@@ -64,9 +65,8 @@ def run_arms(
     from testbed.execution.runner import run_sweep
 
     started = time.monotonic()
-    before = {name: chosen(found) for name, found in (tried or {}).items()}
-    known = {name: {at: [*each] for at, each in found.items()} for name, found in (tried or {}).items()}
-    scores: dict[str, dict[Setting, list[float]]] = {arm.name: known.get(arm.name, {}) for arm in arms}
+    scores = {arm.name: {at: [*each] for at, each in (tried or {}).get(arm.name, {}).items()} for arm in arms}
+    before = {name: chosen(found) for name, found in scores.items() if found}
 
     def step(step_name: str, wanted: Sequence[tuple[Arm, Run]]) -> pd.DataFrame:
         runs = [run for _, run in wanted]
@@ -94,16 +94,19 @@ def run_arms(
             score = found[arm.by][cell_id]
             scores[arm.name].setdefault((run.learning_rate, run.recipe_args), []).append(score)
 
-    if tried is None:
+    if not tried:
         tune("screen", {arm.name: list(arm.settings) for arm in arms}, effort.screen)
         tune("fine", {arm.name: best_of(scores[arm.name]) for arm in arms}, effort.fine)
-    for kind, neighbors in [("growth", beyond)] * (tried is None) + [("finer", between)]:
+    for kind, neighbors in [("growth", beyond)] * (not tried) + [("finer", between)]:
         for each in range(effort.growths):
             more = {arm.name: neighbors(scores[arm.name], arm.knob) for arm in arms}
             tune(f"{kind}-{each}", more, (*effort.screen, *effort.fine))
     best = {arm.name: chosen(scores[arm.name]) for arm in arms}
     moved = [arm for arm in arms if best[arm.name] != before.get(arm.name)]
-    say("; ".join(f"{arm.name}: {before.get(arm.name)} -> {best[arm.name]}" for arm in moved) or "as before")
+    for arm in arms:
+        rate, args = best[arm.name]
+        kept = "" if arm in moved else ", as before"
+        say(f"{name} lag {lag}: {arm.name} at rate {rate:g}, {words(args)}{kept}")
     tuned = table.tuning_of(name, lag, scores)
     if not moved:
         return pd.DataFrame(), tuned
@@ -131,7 +134,7 @@ def run_more(
     name: str, arms: Sequence[Arm], lag: int, frame: pd.DataFrame, folder: Path, count: int
 ) -> pd.DataFrame:
     """Run the arms at the settings of the committed table until both runs have `count` seeds; write the rows
-    that were missing or had run at another rate to FOLDER/NAME-lag-more.csv.
+    that were missing or had run at another setting to FOLDER/NAME-lag-more.csv.
 
     Raises KeyError for an arm that the table lacks at this task and lag.
     """
@@ -139,9 +142,10 @@ def run_more(
 
     rows_at = dict(iter(frame[frame["task"] == name].groupby("lag")))
     tuned = rows_at[tuned_at(lag)].groupby("arm")
-    edges, rates = tuned["at_edge"].max(), tuned["rate"].first()
+    edges, rates, knobs = tuned["at_edge"].max(), tuned["rate"].first(), tuned["knob"].first()
     here = rows_at.get(lag, frame[:0])
-    had = here[here["rate"] == here["arm"].map(rates)].groupby("arm")["seed"].agg(set).to_dict()
+    same = (here["rate"] == here["arm"].map(rates)) & (here["knob"] == here["arm"].map(knobs))
+    had = here[same].groupby("arm")["seed"].agg(set).to_dict()
     wanted = [
         (arm, run)
         for arm in arms
@@ -169,9 +173,7 @@ def run_queue(
     """Run the arms batch by batch, most valuable first; FOLDER/NAME-lag.csv has the rows so far.
 
     shard: (k, n) runs every n-th batch from the k-th on, and marks its file, so that machines can share a
-    queue. finer: go on from the committed tuning.
-
-    Raises UserError for arms whose tuning is not committed.
+    queue. finer: go on from the committed tuning, which raises UserError where it lacks an arm.
     """
     k, n = shard
     arms = [arm for place, arm in enumerate(arms) if place // BATCH % n == k - 1]
@@ -185,5 +187,6 @@ def run_queue(
         tried = {arm.name: table.tried(name, lag, arm) for arm in some} if finer else None
         done.append(run_arms(name, base, some, lag, place, say, effort, tried))
         for suffix, frames in zip(("", "-tuning"), zip(*done, strict=True), strict=True):
-            pd.concat(frames).to_csv(folder / f"{name}-{lag}{part}{suffix}.csv", index=False)
+            if len(both := pd.concat(frames)):
+                both.to_csv(folder / f"{name}-{lag}{part}{suffix}.csv", index=False)
     return pd.concat([rows for rows, _ in done])

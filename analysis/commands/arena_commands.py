@@ -80,7 +80,7 @@ def run_arena(
         int, typer.Option(min=0, help="Continue arms of the table to this many seeds, at its settings.")
     ] = 0,
     finer: Annotated[
-        bool, typer.Option("--finer", help="Go on from the committed tuning; finals where a setting changes.")
+        bool, typer.Option("--finer", help="Go on from the committed tuning; run finals where it changes.")
     ] = False,
     shard: Annotated[str, typer.Option(metavar="K/N", help="Every N-th batch of arms.")] = "1/1",
     out: Out = Path("results/arena"),
@@ -102,6 +102,8 @@ def run_arena(
     if not (k.isdigit() and n.isdigit() and 1 <= int(k) <= int(n)):
         raise UserError(f"--shard is '{shard}', expected K/N with K from 1 to N, as in 1/2.")
     part, steps = (int(k), int(n)), tasks.lag_from(lag)
+    if finer and (seeds or steps == tasks.PIPELINE):
+        raise UserError("--finer tunes at a lag in steps; leave out --seeds and --lag pipeline.")
     if seeds or steps == tasks.PIPELINE:
         frame = table.load()
         tuned = frame[(frame["task"] == task) & (frame["lag"] == tasks.tuned_at(steps))]
@@ -114,7 +116,10 @@ def run_arena(
         arena_queue.run_more(task, asked, steps, frame, out, seeds or tasks.PIPELINE_SEEDS)
         return
     for name, at in tasks.queue() if task == "all" else [(task, steps)]:
-        arena_queue.run_queue(name, tasks.task(name), asked or arms.at(at), at, out, shard=part, finer=finer)
+        base, tuned = tasks.task(name), table.tuning()
+        here = set(tuned[(tuned["task"] == name) & (tuned["lag"] == at)]["arm"])
+        every = asked or [arm for arm in arms.at(at) if not finer or arm.name in here]
+        arena_queue.run_queue(name, base, every, at, out, shard=part, finer=finer)
 
 
 @app.command("add")

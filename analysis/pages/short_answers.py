@@ -73,7 +73,7 @@ def _of_signs_and_costs(f: Facts) -> list[tuple[str, str, str]]:
         ),
         (
             "What does waiting cost?",
-            "Time, not length. A synchronous learner takes "
+            "Time, not length. In a world where age costs nothing a synchronous learner takes "
             f"{f.factor('decoupled-actors-are-faster-than-waiting')} times as long; responses change by "
             f"{f.claim('waiting-leaves-lengths-alone')} tokens.",
             "11",

@@ -22,7 +22,12 @@ SMALL = 1e-3
 
 def suspicions(log: Log) -> list[str]:
     """Return the suspicions about a log, one sentence each; none changes a number."""
-    found = [*serious(log), *ambiguous(log), *_missing(log), *_mixed(log), *_groups(log)]
+    return [*serious(log), *ambiguous(log), *_notes(log)]
+
+
+def _notes(log: Log) -> list[str]:
+    """Return suspicions that leave the numbers about the ratios valid."""
+    found = [*_missing(log), *_mixed(log), *_groups(log)]
     for name, label in (("logp_mu", "log mu"), ("logp_pi", "log pi")):
         found += _rounding(_under_mask(log, name), label)
     return found + _declared(log)
@@ -74,7 +79,7 @@ def verdict(log: Log, alerts: Sequence[str] = ()) -> str:
         return f"Look at the log-probabilities: {found[0]}"
     if unclear := ambiguous(log):
         return f"Undecided: {unclear[0]}"
-    others = suspicions(log)
+    others = _notes(log)
     note = f". Note: {others[0]}" if others else ", and no check found anything."
     if tested(log).token is None:
         return (

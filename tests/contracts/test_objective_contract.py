@@ -189,15 +189,13 @@ def test_a_weight_depends_on_log_probabilities_of_its_scope_alone(name):
 
 # Settings that have a product or a power of their own, beside every default.
 FAR = [
-    *((name, {}) for name in NAMES if name != "m2po@areal"),
+    *((name, {}) for name in NAMES),
     ("entropy_bonus", {"gradient": "importance"}), ("r2vpo", {"lam": 0.0}),
     *(("holder", {"p": p, "clip": clip}) for p in (2.0, -2.0) for clip in ("sequence", "token")),
     *((f"rec_{part}", {"weight": "importance"}) for part in ("oneside", "twoside", "ring")),
     ("r2vpo", {"level": "sequence"}),
     *(("kl_penalty", {"direction": direction, "estimator": estimator, "gradient": gradient})
       for direction, estimator in sorted(VALUES) for gradient in ("pathwise", "score", "both")),
-    # One token is kept, however far: weight 0 times an infinite ratio.
-    pytest.param("m2po@areal", {}, marks=pytest.mark.xfail(strict=True)),
 ]  # fmt: skip
 
 

@@ -60,6 +60,13 @@ def test_climbing_stops_where_no_step_of_one_knob_is_better_and_says_so_at_an_en
     assert tuned(score, {"x": range(3), "y": range(8)}, start={"x": 0, "y": 0}) == ({"x": 2, "y": 2}, True)
 
 
+def test_of_several_climbs_the_highest_top_is_taken():
+    heights = (3.0, 1.0, 0.0, 4.0, 9.0, 2.0)
+    far, near = {"x": 5}, {"x": 1}
+    assert tuned(lambda x: heights[x], {"x": range(6)}, start=near) == ({"x": 0}, False)  # 0 has no end
+    assert tuned(lambda x: heights[x], {"x": range(6)}, start=[near, far]) == ({"x": 4}, False)
+
+
 def test_a_corridor_is_gone_through_from_its_fourth_place_and_one_step_falls_short():
     seeds = tuple(range(8))
     plain = random_worlds(seeds, states=8, actions=4)

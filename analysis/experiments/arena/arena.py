@@ -101,8 +101,12 @@ EXPERIMENT = Experiment(
             what="robustness of the loss against one rival, for the best and the worst of 8 answers, at a "
             "constant lag; neither larger models nor speed",
         ),
-        "R²VPO": per_task(
-            ALL, "r2vpo-gains-over-tuned-grpo-at-lag-64", what="against GRPO at its best clip; budget tuned"
+        "R²VPO": Part(
+            "against GRPO at its best clip, budget tuned; on fresh data updates a batch tuned for both",
+            (
+                *(f"r2vpo-gains-over-tuned-grpo-at-lag-64-on-{task}" for task in ALL),
+                *(f"r2vpo-learns-faster-than-reused-grpo-on-{task}" for task in SHORT),
+            ),
         ),
         "HölderPO": per_task(
             SHORT,

@@ -76,8 +76,8 @@ EXPERIMENT = Experiment(
     systems={
         "SFPO (Slow-Fast)": Part(claims=("sfpo-*",)),
         "R²VPO": Part(
-            "this project chose its budget and the step of its dual variable; neither they nor GRPO's clip "
-            "of .2 are tuned here, but both are in the arena",
+            "at one lag, a side matter: this project chose its budget and the step of its dual variable, and "
+            "GRPO keeps a clip of .2 and one update; the arena tunes both",
             ("r2vpo-*",),
         ),
     },

@@ -187,6 +187,6 @@ def m2po_areal(
     """
     keep_BT = mismatch_keep(logp_BT, batch, tau=tau, cap=cap)
     log_d_BT, log_u_BT = log_mismatch(batch), log_token(logp_BT, batch, base="anchor")
-    d_BT = torch.where(keep_BT, log_d_BT, torch.zeros_like(log_d_BT)).exp()
-    kept_BT = torch.where(keep_BT, log_u_BT, torch.zeros_like(log_u_BT))
-    return -d_BT * one_sided_clip(kept_BT, batch.adv_BT, 1 - eps, 1 + eps) * batch.adv_BT * keep_BT
+    log_d_BT, log_u_BT = (torch.where(keep_BT, x, torch.zeros_like(x)) for x in (log_d_BT, log_u_BT))
+    clipped_BT = one_sided_clip(log_u_BT, batch.adv_BT, 1 - eps, 1 + eps, log_weight=log_d_BT)
+    return -clipped_BT * batch.adv_BT * keep_BT

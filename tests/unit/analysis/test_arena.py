@@ -440,3 +440,24 @@ def test_finer_tuning_goes_on_from_what_is_committed():
     assert {len(each) for each in settings.values()} == {2, 5}
     with pytest.raises(UserError, match="without --finer"):
         table.tried("long", 16, grpo)
+
+
+def test_finer_tuning_without_a_better_rate_runs_no_finals_and_writes_no_table(tmp_path, monkeypatch, capsys):
+    arm = Arm("grpo", "grpo", ((("eps_low", 0.2), ("eps_high", 0.2)),))
+    args = halving.cell(SMALL, arm, 0, (1e-3, arm.knob[0]), 0).recipe_args
+    scores = {(rate, args): [score] * 5 for rate, score in ((6e-4, 0.1), (1e-3, 0.9), (1.7e-3, 0.2))}
+    monkeypatch.setattr(table, "tried", lambda *_: scores)
+    said: list[str] = []
+    assert run_queue("small", SMALL, [arm], 0, tmp_path, said.append, finer=True).empty
+    assert said[1:] == ["small lag 0: grpo at rate 0.001, eps_high=0.2,eps_low=0.2, as before"]
+    assert not (tmp_path / "small-0.csv").exists()
+    assert len(pd.read_csv(tmp_path / "small-0-tuning.csv")) == 3
+    assert "leave out --seeds" in refused(capsys, "arena", "run", "--finer", "--seeds", "64", "--arm", "grpo")
+
+
+def test_new_finals_replace_those_of_another_setting(tmp_path):
+    old = table.load().query("task == 'sorted' and lag == 64 and arm in ('grpo', 'topr')")
+    fresh = old[(old["arm"] == "grpo") & (old["seed"] < 2)].drop(columns=["run", "steps_to_fresh"])
+    for rate, kept in ((fresh["rate"].iloc[0], len(old)), (0.5, 2 + (old["arm"] == "topr").sum())):
+        fresh.assign(rate=rate, curve="0.1 0.9").to_csv(tmp_path / "sorted-64.csv", index=False)
+        assert len(table.gathered(tmp_path, old)) == kept
