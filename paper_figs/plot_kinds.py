@@ -289,7 +289,9 @@ def _log(ax: Axes, axes: str) -> None:
     """Make axes logarithmic; an axis with values of 0 or less becomes linear near 0."""
     for name in axes:
         axis = ax.xaxis if name == "x" else ax.yaxis
-        given = [np.asarray(getattr(line, f"get_{name}data")(), dtype=float) for line in ax.get_lines()]
+        alike = getattr(ax, f"get_shared_{name}_axes")().get_siblings(ax)
+        lines = [line for each in alike for line in each.get_lines()]
+        given = [np.asarray(getattr(line, f"get_{name}data")(), dtype=float) for line in lines]
         value_N = np.concatenate([x_N[np.isfinite(x_N)] for x_N in given]) if given else np.ones(1)
         if value_N.size and value_N.min() <= 0 < np.abs(value_N).max():
             # A whole decade is linear, so that the labels of 0 and of its end stand apart.

@@ -30,8 +30,10 @@ def draw(table: pd.DataFrame, *, plot: Plot) -> Figure:
     rows = max(each[each_plot.y].nunique() if plot.kind == "strips" else 0 for each_plot, each, _ in panels)
     high = 0.7 + 0.24 * rows if rows else 2.7
     fig = Figure(figsize=(COLUMN, high) if across == 1 else (PAGE, high if down == 1 else 0.5 + 1.8 * down))
-    # Panels of one column mean one thing, those of `also` another.
-    share: dict[str, Any] = {"sharex": True, "sharey": "row"} if plot.panel and not plot.of else {}
+    # Panels of a column of the table mean one thing; those of `also`, or of a column made by `of`, others.
+    # Of a scatter the order within a panel counts.
+    alike = plot.panel in table and (plot.kind != "scatter" or not plot.of)
+    share: dict[str, Any] = {"sharex": True, "sharey": "row"} if alike else {}
     share |= {"sharey": False} if plot.kind == "strips" else {}
     axes = fig.subplots(down, across, squeeze=False, **share)
     for ax, (each, shown, text) in zip(axes.flat, panels, strict=False):
@@ -43,7 +45,9 @@ def draw(table: pd.DataFrame, *, plot: Plot) -> Figure:
         x_label, y_label = axis_labels(each)
         spec = ax.get_subplotspec()
         ax.set_title(text, fontsize=8)
-        ax.set_xlabel(x_label if not share or spec.is_last_row() else "")
+        lowest = not share or spec.is_last_row() or spec.num1 + across >= len(panels)
+        ax.set_xlabel(x_label if lowest else "")
+        ax.tick_params(labelbottom=lowest)
         ax.set_ylabel(y_label if not plot.panel or spec.is_first_col() else "")
     for ax in axes.flat[len(panels) :]:
         ax.remove()
