@@ -104,9 +104,7 @@ def run_arms(
     best = {arm.name: chosen(scores[arm.name]) for arm in arms}
     moved = [arm for arm in arms if best[arm.name] != before.get(arm.name)]
     for arm in arms:
-        rate, args = best[arm.name]
-        kept = "" if arm in moved else ", as before"
-        say(f"{name} lag {lag}: {arm.name} at rate {rate:g}, {words(args)}{kept}")
+        say(f"{name} lag {lag}: {arm.name} at {_told(best[arm.name])}{', as before' * (arm not in moved)}")
     tuned = table.tuning_of(name, lag, scores)
     if not moved:
         return pd.DataFrame(), tuned
@@ -114,6 +112,11 @@ def run_arms(
     rows = step("finals", [*wanted, *wrong])
     edges = {arm.name: bool(beyond(scores[arm.name], arm.knob)) for arm in arms}
     return table.rows_of(name, rows, wanted, wrong, edges), tuned
+
+
+def _told(setting: Setting) -> str:
+    rate, args = setting
+    return f"rate {rate:g}, {words(args)}"
 
 
 def _finals(
