@@ -28,7 +28,7 @@ WRONG = (0, 1)
 FACTOR = 10**0.5
 """Ratio of neighboring rates of the first grid, and of the wrong rate of the sensitivity; about 3."""
 FINER = 2
-"""Largest ratio of the chosen rate to its neighbors among those tried, once the rates between have run."""
+"""If the next rate that was tried is further from the chosen one than this factor, one between is tried."""
 
 
 @dataclass(frozen=True)
@@ -88,9 +88,7 @@ def chosen(scores: Scores) -> Setting:
 
 
 def between(scores: Scores, ladder: Sequence[Arguments]) -> list[Setting]:
-    """Return the settings next to the chosen one that lie `beyond`, or at a rate halfway, on a logarithmic
-    scale, to a neighbor more than FINER away.
-    """
+    """Return what `beyond` does, and the rates halfway, on a log scale, to neighbors more than FINER away."""
     rate, args = chosen(scores)
     rates = [other for other, knob in scores if knob == args]
     near = [max(r for r in rates if r < rate)] if rate > min(rates) else []
