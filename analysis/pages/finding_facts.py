@@ -2,7 +2,7 @@
 
 import math
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from functools import cached_property
 from typing import Any
 
@@ -14,7 +14,6 @@ from analysis.experiment import EXPERIMENTS
 from analysis.judging.e_values import WORDS
 from analysis.judging.seed_intervals import student_interval
 from analysis.judging.verdicts import Row
-from analysis.pages.markdown_table import table
 
 LAG = 64
 CITED = re.compile(r"\[\^([^\]]+)\]")
@@ -88,16 +87,6 @@ class Facts:
         rows = rows[rows["seeds"] == rows["seeds"].max()]
         coarse = [abs(math.remainder(math.log10(rate), 0.5)) < 0.1 for rate in rows["rate"]]
         return float(rows["final"][coarse].max()), float(rows["final"].max())
-
-    def effects(
-        self,
-        head: Sequence[str],
-        rows: Iterable[Sequence[str]],
-        said: Callable[[str], str] | None = None,
-    ) -> str:
-        """Return a table whose last column states the effect of the claim that ends a row."""
-        said = said or self.claim
-        return table(head, ((*words, said(name)) for *words, name in rows))
 
     def verdicts(self, ending: str) -> dict[str, dict[str, str]]:
         """Return the verdicts of the claims STEM + ending + TASK, by stem and task."""

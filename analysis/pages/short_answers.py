@@ -1,108 +1,29 @@
-"""Writes the answers at the head of docs/findings.md: one line a question, numbers read from the tables."""
+"""Numbers of the short answers at the head of docs/findings.md, by their names in findings.txt."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from analysis.arena.table import costly
 from analysis.judging.e_values import NONE, SMALLER, SUPPORTED
 from analysis.judging.system_list import DECIDED, status, systems
-from analysis.pages import markdown_table
 from analysis.pages.finding_facts import LAG, Facts
 
 HELD, VARIED, SHRANK = "hold", "hold in one world or part only", "shrink"
 VANISHED, REVERSED = "vanish", "turn round in at least one world"
 COSTS = 0.03
 """Final accuracy that a lag takes from GRPO on the tasks that are named."""
-PLACES = ((16, "3"), (64, "3"), (256, "8"), (400, "8"))
-"""Lags, and the finding that says more."""
-FEW = "three-steps-of-lag-cost-grpo-less-than-five-points"
 
 
-def table(f: Facts) -> str:
-    """Return a table of questions, answers and the findings that say more."""
-    return markdown_table.table(("question", "answer", "more in"), answers(f))
-
-
-def answers(f: Facts) -> list[tuple[str, str, str]]:
-    """Return question, answer and numbers of findings."""
-    return [*_of_recipes(f), *_of_signs_and_costs(f)]
-
-
-def _of_recipes(f: Facts) -> list[tuple[str, str, str]]:
+def _tuned(f: Facts, column: int, start: bool = True) -> str:
+    """Return GRPO's score in tuning where a knob was tried, as "from 0.5 to 0.7 on sums"."""
     knobs = {task: f.by_clip_and_rate(task) for task in f.tasks}
-    tried = [task for task, scores in knobs.items() if scores[0] != "not tried"]
-    clip = ", ".join(f"from {knobs[task][0]} to {knobs[task][1]} on {task}" for task in tried)
-    both = ", ".join(f"{knobs[task][3]} on {task}" for task in tried)
-    rate = ", ".join(f"from {knobs[task][0]} to {knobs[task][2]} on {task}" for task in tried)
-    return [
-        (
-            "Which method at a lag of 1 to 3?",
-            f"Any: three steps change GRPO's final accuracy by {f.claim(FEW)}. TOPR gains "
-            f"{f.gain('sorted', 'topr', lag=1)} over tuned GRPO on sorted at a lag of 1, as it does on older "
-            "data.",
-            "1, 4",
-        ),
-        *((f"At a lag of {lag}?", _leaders(f, lag), where) for lag, where in PLACES),
-        ("What does a wide clip alone buy?", f"At lag {LAG} GRPO goes {clip}.", "5"),
-        (
-            "What does a smaller rate alone buy?",
-            f"With its clip at 0.2 GRPO goes {rate}; with both tuned to {both}.",
-            "5",
-        ),
-        (
-            "What survives tuning of the rival?",
-            f"A gain of 0.05 over tuned GRPO at lag {LAG} {_survivors(f)}.",
-            "13",
-        ),
-        ("Which published gains vanish, shrink or hold?", _published(f), "[verdicts](verdicts.md)"),
-    ]
+    return ", ".join(
+        f"{f'from {scores[0]} to ' * start}{scores[column]} on {task}"
+        for task, scores in knobs.items()
+        if scores[0] != "not tried"
+    )
 
 
-def _of_signs_and_costs(f: Facts) -> list[tuple[str, str, str]]:
-    return [
-        (
-            "How early can a collapse be told, and by what?",
-            "After 200 of 600 steps. A small entropy foretells it better than a small ESS, by "
-            f"{f.claim('entropy-warns-better-than-ess-at-one-lag-and-rate')} of AUROC.",
-            "10",
-        ),
-        (
-            "What does discarding old groups cost?",
-            "Long responses. Where groups older than one update are replaced, the trained policy writes "
-            f"{f.claim('discarding-old-groups-shortens-the-policy')} fewer tokens a response.",
-            "11",
-        ),
-        (
-            "What does waiting cost?",
-            "Time, not length. In a world where age costs nothing a synchronous learner takes "
-            f"{f.factor('decoupled-actors-are-faster-than-waiting')} times as long; responses change by "
-            f"{f.claim('waiting-leaves-lengths-alone')} tokens.",
-            "11",
-        ),
-        (
-            "What do in-flight updates cost?",
-            "No accuracy that can be seen: on a pipeline's ages GRPO ends "
-            f"{f.claim('a-pipelines-ages-cost-grpo-what-their-mean-does-on-sorted')} above GRPO at a "
-            "constant lag of their mean.",
-            "2",
-        ),
-        (
-            "When do importance weights help, when do they hurt?",
-            "They help where no clip limits the ratio: SmolLM2's REINFORCE gains "
-            f"{f.claim('importance-weights-help-smollm2-at-the-end')} at lag 32. Beside a clip they change "
-            f"final accuracy by {f.claim('rec-importance-weights-change-nothing')} at a full rate; at a "
-            "tenth of it nothing is decided.",
-            "9, 17",
-        ),
-        (
-            "What do rollouts of a four-bit engine cost?",
-            f"On SmolLM2 and fresh data {f.claim('q4-0-rollouts-slow-smollm2-down')} of mean accuracy along "
-            "the run; with TIS less than 0.05 of it remains, in the median.",
-            "19",
-        ),
-    ]
-
-
-def _leaders(f: Facts, lag: int) -> str:
+def leaders(f: Facts, lag: int) -> str:
     """Return which arm gains most over tuned GRPO at a lag, by task on which the lag costs it something."""
     found = []
     for task in costly(f.frame, lag, least=COSTS):
@@ -113,7 +34,7 @@ def _leaders(f: Facts, lag: int) -> str:
     return f"Gains most over tuned GRPO: {'; '.join(found)}. The gain of the best of many is an overestimate."
 
 
-def _survivors(f: Facts) -> str:
+def survivors(f: Facts) -> str:
     """Return how many recipes gain on all tasks that they ran, on some, and on none."""
     found = f.verdicts(f"-gains-over-tuned-grpo-at-lag-{LAG}-on-")
     firm = {stem: [word == SUPPORTED for word in words.values()] for stem, words in found.items()}
@@ -126,7 +47,7 @@ def _survivors(f: Facts) -> str:
     )
 
 
-def _published(f: Facts) -> str:
+def published(f: Facts) -> str:
     """Return the training recipes of the literature by what became of their central claims."""
     found: dict[str, list[str]] = {}
     recipes = [system for system in systems().values() if system.kind.startswith("A")]
@@ -147,3 +68,13 @@ def _became(verdicts: Iterable[str]) -> str:
     if SUPPORTED in words:
         return HELD if words == {SUPPORTED} else VARIED
     return VANISHED if words <= {NONE} else REVERSED
+
+
+PARTS: dict[str, Callable[..., str]] = {
+    "by_clip": lambda f: _tuned(f, 1),
+    "by_rate": lambda f: _tuned(f, 2),
+    "by_both": lambda f: _tuned(f, 3, start=False),
+    "leaders": lambda f, lag: leaders(f, int(lag)),
+    "survivors": survivors,
+    "published": published,
+}

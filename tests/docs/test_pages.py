@@ -123,7 +123,7 @@ def test_a_short_answer_names_what_gains_most_where_the_lag_costs_something():
     rows += [("sums", 16, name, end) for name, end in (("placebo", 0.8), ("vcpo", 0.7), ("topr", 0.6))]
     seeds = [(*row[:3], seed, row[3]) for row in rows for seed in range(2)]
     frame = pd.DataFrame(seeds, columns=["task", "lag", "arm", "seed", "final"])
-    said = short_answers._leaders(Facts(frame, pd.DataFrame(), {}), 16)
+    said = short_answers.leaders(Facts(frame, pd.DataFrame(), {}), 16)
     assert said.startswith("Gains most over tuned GRPO: vcpo +0.20 [0.20, 0.20] on sums, of 4 recipes.")
 
 
