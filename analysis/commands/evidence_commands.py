@@ -56,7 +56,7 @@ def run_experiments(
     Examples:
     testbed evidence run batch-invariance --workers 2
 
-    testbed evidence run rec --write
+    testbed evidence run passes --write
 
     testbed evidence run staleness --write --from results/mine
     """

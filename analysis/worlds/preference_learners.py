@@ -131,12 +131,10 @@ def sft(found: SetWorld, shown_SA: Floats, rate_R: Floats) -> Floats:
     ]
 
 
-def against_checkpoints(found: SetWorld, win_SA: Floats, settings: Settings, *, flips: bool) -> Floats:
+def against_checkpoints(found: SetWorld, win_SA: Floats, settings: Settings) -> Floats:
     """Return theta [R, F] of DPO on shown winners against samples of the checkpoint `lag` steps back.
 
     That checkpoint is also the reference; with lag 0 it is the policy itself, and the start is its reference.
-    flips: if the policy gives the winner less probability than the checkpoint does, the sample counts as
-    winning.
     """
     beta_R, lag_R = settings["beta"], settings["lag"].astype(int)
     cells, share_SA, beta_R111 = len(beta_R), win_SA / win_SA.sum(), beta_R[:, None, None, None]
@@ -145,11 +143,10 @@ def against_checkpoints(found: SetWorld, win_SA: Floats, settings: Settings, *, 
         past_RF = np.stack([thetas[max(0, step - lag)][row] for row, lag in enumerate(lag_R)])
         past_RSA, now_RSA = found.policy(past_RF), found.policy(thetas[-1])
         gain_RSA = now_RSA - np.where(lag_R[:, None, None] == 0, found.policy(thetas[0]), past_RSA)
-        sign_RSA1 = np.where(flips & (gain_RSA < -1e-12), -1.0, 1.0)[..., None]
-        apart_RSAA = gain_RSA[..., :, None] - sign_RSA1 * gain_RSA[..., None, :]
+        apart_RSAA = gain_RSA[..., :, None] - gain_RSA[..., None, :]
         weight_RSAA = share_SA[..., None] * np.exp(past_RSA)[..., None, :]
         pull_RSAA = beta_R111 * weight_RSAA * special.expit(-beta_R111 * apart_RSAA)
-        by_answer_RSA = pull_RSAA.sum(-1) - (sign_RSA1 * pull_RSAA).sum(-2)
+        by_answer_RSA = pull_RSAA.sum(-1) - pull_RSAA.sum(-2)
         return np.einsum("rxa,xak->rk", by_answer_RSA, found.feature_SAF)
 
     start_RF = np.zeros((cells, found.feature_SAF.shape[-1]))
@@ -182,7 +179,7 @@ def ppo(found: SetWorld, model_SA: Floats, settings: Settings, rng: np.random.Ge
 def votes(kind: str, rule: str, spread: Sequence[float]) -> Learner:
     """Return DPO or IPO on pairs of the reference, labeled by 1 to 32 votes; spread: factors of rewards.
 
-    rule: of `vote_labels`; "smoothed": majorities moved to 1/2 by a tuned factor, whatever the votes.
+    rule: of `vote_labels`.
     """
 
     def learn(seed: int, settings: Settings) -> tuple[SetWorld, Floats]:
@@ -192,17 +189,10 @@ def votes(kind: str, rule: str, spread: Sequence[float]) -> Learner:
             shown_RSAA = seen_pairs(
                 found.ref_SA[None], found.ref_SA[None], 10, generator(seed, "pairs", count)
             )
-            label_RSAA = vote_labels(
-                shown_RSAA,
-                bradley_terry(found.reward_SA),
-                count,
-                "hard" if rule == "smoothed" else rule,
-                generator(seed, "votes", count),
-            )
+            chance_SAA = bradley_terry(found.reward_SA)
+            label_RSAA = vote_labels(shown_RSAA, chance_SAA, count, rule, generator(seed, "votes", count))
             weight_RSAA, sum_RSAA = weight_RSAA + shown_RSAA, sum_RSAA + shown_RSAA * label_RSAA
         label_RSAA = np.where(weight_RSAA > 0, sum_RSAA / np.maximum(weight_RSAA, 1), 0.5)
-        if rule == "smoothed":
-            label_RSAA = 0.5 + settings["smooth"].reshape(-1, 1, 1, 1) * (label_RSAA - 0.5)
         return found, on_pairs(found, (weight_RSAA, label_RSAA), settings, kind)
 
     return learn
@@ -211,8 +201,7 @@ def votes(kind: str, rule: str, spread: Sequence[float]) -> Learner:
 def experts(arm: str, nats: float) -> Learner:
     """Return a learner from 80 pairs of the best answer and the reference's, which gives it exp(-nats).
 
-    DPO on the pairs; SFT on the winners; "aligned": SFT, then DPO on the pairs with that as reference, as in
-    OPA-DPO.
+    DPO on the pairs; "aligned": SFT on the winners, then DPO with that as reference, as in OPA-DPO.
     """
 
     def learn(seed: int, settings: Settings) -> tuple[SetWorld, Floats]:
@@ -220,11 +209,7 @@ def experts(arm: str, nats: float) -> Learner:
         best_SA = (found.reward_SA == found.reward_SA.max(-1, keepdims=True)).astype(np.float64)
         first_RSA, second_RSA, chance_SAA = best_SA[None], found.ref_SA[None], bradley_terry(found.reward_SA)
         weight_RSAA = seen_pairs(first_RSA, second_RSA, 80, generator(seed, "pairs"))
-        if arm == "DPO":
-            return found, on_pairs(found, _judged(weight_RSAA, chance_SAA, seed, "labels"), settings)
-        start_RF = sft(found, weight_RSAA[0].sum(-1), settings["sft"])
-        if arm == "SFT":
-            return found, start_RF
+        start_RF = None if arm == "DPO" else sft(found, weight_RSAA[0].sum(-1), settings["sft"])
         given = _judged(weight_RSAA, chance_SAA, seed, "labels")
         return found, on_pairs(found, given, settings, start=start_RF)
 
@@ -244,8 +229,6 @@ def demonstrations(arm: str) -> Learner:
         good_SA = found.ref_SA * np.exp(2 * found.reward_SA)
         drawn_SA = rng.multinomial(4, good_SA / good_SA.sum(-1, keepdims=True))
         win_SA = np.where(seen_S1, drawn_SA, 0.0)
-        if arm == "SFT":
-            return found, sft(found, win_SA, settings["sft"])
         lose_SA = 4.0 * found.ref_SA
         if arm == "4 logged losers":
             lose_SA = rng.multinomial(4, found.ref_SA).astype(np.float64)
@@ -254,15 +237,15 @@ def demonstrations(arm: str) -> Learner:
             label_RSAA = np.where(np.eye(ANSWERS, dtype=bool), 0.5, np.ones_like(weight_RSAA))
             return found, on_pairs(found, (weight_RSAA, label_RSAA), settings)
         settings = {"lag": np.zeros(len(settings["beta"])), **settings}
-        return found, against_checkpoints(found, win_SA, settings, flips="flips" in arm)
+        return found, against_checkpoints(found, win_SA, settings)
 
     return learn
 
 
-def gap(arm: str, width: int = WIDTH) -> Learner:
+def gap(arm: str) -> Learner:
     """Return a learner from 100 pairs of the first 3 answers, whose policy has 4 of the 6 features.
 
-    PPO has a reward model of `width` features and rolls out on the prompts of the pairs.
+    PPO has a reward model of all features and rolls out on the prompts of the pairs.
     """
 
     def learn(seed: int, settings: Settings) -> tuple[SetWorld, Floats]:
@@ -272,7 +255,7 @@ def gap(arm: str, width: int = WIDTH) -> Learner:
         given = _judged(weight_RSAA, bradley_terry(found.reward_SA), seed, "labels")
         if arm == "DPO":
             return found, on_pairs(found, given, settings)
-        model_SA = fit_reward(*given, found.full_SAF[..., :width], 1.0)[0]
+        model_SA = fit_reward(*given, found.full_SAF, 1.0)[0]
         return found, ppo(found, model_SA, settings, generator(seed, "rollouts"))
 
     return learn

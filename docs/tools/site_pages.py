@@ -42,8 +42,8 @@ WIDE = ("experiments/*", "systems/*", "arena.md", "leaderboard.md", "objectives.
 
 
 GALLERY = (
-    *("arena", "known-ladder", "known-rates", "staleness", "phase-diagram", "vcpo-parts", "rec", "passes"),
-    *("ratio-tails", "reward-ensembles"),
+    *("arena", "known-ladder", "known-rates", "staleness", "phase-diagram", "vcpo-parts", "passes"),
+    *("clip-width", "ratio-tails", "reward-ensembles"),
 )
 """Figures of the gallery: a part of those that `make figures` draws, as all take minutes."""
 DRAWN = GALLERY[: int(os.environ.get("GALLERY", len(GALLERY)))]

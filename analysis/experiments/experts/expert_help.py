@@ -95,11 +95,8 @@ WAYS: Mapping[str, Way] = {
     "grpo": Way(with_recipe(OWN, "grpo")),
     "sft": Way(with_recipe(TAUGHT, "sft")),
     "sft, then grpo": Way(with_recipe(TAUGHT, "sft_then_grpo", "step"), STEPS),
-    "fixed": Way(with_recipe(TAUGHT, "chord", "peak+valley"), WEIGHTS),
     "anchors": Way(_guided(TAUGHT, "rescue"), COUNTS, True),
-    "gate": Way(GATED, (0.05, 0.1, 0.25, 0.5, 0.8)),
     "dypo": Way(GATED, (0.05, 0.1, 0.25, 0.5, 0.8), change=lambda *_: aligned),
-    "distillation": Way(with_recipe(TAUGHT, "opd")),
     "dgrpo": Way(with_recipe(TAUGHT, "dgrpo", "coefficient"), (0.01, 0.03, 0.1, 0.3, 1)),
     "rubrics": Way(_guided(TAUGHT, "rescue", "most", verifier="steps"), (0, 0.25, 0.5, 0.75, 0.99), True),
     "retries": Way(lambda _: replace(OWN, prefix="retry")),
@@ -148,11 +145,11 @@ EXPERIMENT = EXPERTS.experiment(
         "strips", x="accuracy: final accuracy", y="arm",
         says="Shows final accuracy of a transformer of 4,000 weights on running sums of eight digits; "
         "beside GRPO and retries from the first error stand arms with an expert that errs at a tenth of its "
-        "steps: imitated (SFT), imitated first, mixed in (fixed weight), shown in failing groups (anchors, "
-        "gate, DyPO) or followed token by token (distillation, dGRPO), and rewards by right steps "
-        "(rubrics); a colon marks arms with a right expert of another style, who replaces failures by whole "
-        "answers or from their first error on (splices), and arms that sort ten digits, with CHORD's "
-        "mixture, or rewards by right steps (graded) and right answers in all groups (plain, bent).",
+        "steps: imitated (SFT), imitated first, shown in failing groups (anchors, DyPO) or followed token by "
+        "token (dGRPO), and rewards by right steps (rubrics); a colon marks arms with a right expert of "
+        "another style, who replaces failures by whole answers or from their first error on (splices), and "
+        "arms that sort ten digits, with CHORD's mixture, or rewards by right steps (graded) and right "
+        "answers in all groups (plain, bent).",
     ),
     systems={
         "CHORD": Part(claims=("chord-beats-*",)),
@@ -162,10 +159,6 @@ EXPERIMENT = EXPERTS.experiment(
             ("rubrics-*",),
         ),
         "TempSamp-R1": Part(claims=("bent-*",)),
-        "DaGRPO": Part(
-            "anchors in failing groups, against GRPO without a teacher; `distinct-pairs` has the mask",
-            ("anchors-*",),
-        ),
         "SCOPE (Recycling Failures)": Part(
             "a checker without error; entropy of all answers, not only of right ones",
             ("splices-end-above-whole-answers*", "splices-stay-*"),
@@ -178,11 +171,11 @@ EXPERIMENT = EXPERTS.experiment(
         ),
         "dGRPO (long-context)": Part(
             "answers of eight tokens, no long contexts",
-            ("a-teachers-term-*", "a-sparse-reward-adds-to-distillation"),
+            ("a-teachers-term-*",),
         ),
         "DYPO": Part(
             "one teacher, which GRPO alone lacks; no prompts out of distribution, neither bias nor variance",
-            ("dypo-*", "group-alignment-*"),
+            ("dypo-*",),
         ),
     },
 )  # fmt: skip
@@ -199,7 +192,6 @@ asks(EXPERIMENT,
      f"{IN_ORDER}chord-phi", IN_ORDER + "fixed"),
     source=CHORD, by=MORE,
 )  # fmt: skip
-DAGRPO = "DaGRPO (2025), arXiv:2512.06337"
 WHOLE, SPLICES = f"{OTHER}whole answers", f"{OTHER}splices"
 TEMPSAMP = "TempSamp-R1 (2025), arXiv:2509.18056"
 SCOPE = "SCOPE (2026), Recycling Failures, arXiv:2602.24110"
@@ -221,10 +213,6 @@ asks(EXPERIMENT,
     ("bent-advantages-end-above-plain-ones", "They end 0.02 more accurate than plain ones with the number of "
      "right answers that suits these.", f"{IN_ORDER}graded, bent", f"{IN_ORDER}graded, plain", MORE, ACCURACY,
      TEMPSAMP),
-    ("anchors-end-above-grpo", "The expert's answers in groups without a success end 0.02 more accurate than "
-     "GRPO.", "anchors", "grpo", MORE, ACCURACY, DAGRPO),
-    ("anchors-end-above-imitation-then-rl", "They end 0.02 more accurate than imitation of the same expert "
-     "that is followed by GRPO.", "anchors", "sft, then grpo", MORE, ACCURACY, DAGRPO),
     ("splices-end-above-whole-answers", "Beside an expert of another style, failures mended from their first "
      "error on end 0.02 more accurate, where either style is right, than whole answers of the expert in "
      "their place.", SPLICES, WHOLE, MORE, FREE, SCOPE),
@@ -240,16 +228,8 @@ asks(EXPERIMENT,
      "amplified retries", "retries", MORE, ACCURACY, R3L),
     ("a-teachers-term-ends-above-sparse-grpo", "GRPO with an on-policy distillation term ends 0.02 more "
      "accurate than GRPO.", "dgrpo", "grpo", MORE, ACCURACY, DGRPO),
-    ("a-sparse-reward-adds-to-distillation", "It ends 0.02 more accurate than on-policy distillation alone, "
-     "and than imitation.", "dgrpo", ("distillation", "sft"), MORE, ACCURACY, DGRPO),
-    ("dypo-ends-above-grpo", "DYPO ends 0.048 more accurate than GRPO alone.", "dypo", "grpo", DYPO, ACCURACY,
-     DYPO_SOURCE),
-    ("dypo-ends-above-a-fixed-mixture", "DYPO ends 0.048 more accurate than a mixture of fixed weights on "
-     "the same teacher.", "dypo", "fixed", DYPO, ACCURACY, DYPO_SOURCE),
     ("dypo-ends-above-imitation-then-rl", "DYPO ends 0.048 more accurate than imitation that is followed by "
      "GRPO.", "dypo", "sft, then grpo", DYPO, ACCURACY, DYPO_SOURCE),
-    ("group-alignment-adds-to-the-gate", "DYPO ends 0.048 more accurate than its gate without the alignment "
-     "loss.", "dypo", "gate", DYPO, ACCURACY, DYPO_SOURCE),
     ("splices-stay-nearer", "Splices end with a smaller KL to the start than whole answers of the expert.",
      SPLICES, WHOLE, 0.0, "val/kl_start_k3", SCOPE, {"below": True}),
 )  # fmt: skip

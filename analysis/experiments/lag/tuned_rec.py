@@ -8,8 +8,8 @@ from functools import partial
 from pathlib import Path
 
 from analysis.arena.tasks import task
+from analysis.experiments.lag.clip_width import SOURCE
 from analysis.experiments.lag.periodic_batches import METRICS
-from analysis.experiments.lag.rec import SOURCE
 from analysis.lab import Frame, Groups, Part, Plot, ask, inside, paired
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 

@@ -7,40 +7,27 @@ import numpy as np
 
 from analysis.lab import Experiment, Floats, Grid, Part, Plot, Rows, Seeds, Settings, asks, columns, of_seeds
 from analysis.worlds.pilots import Arm
-from analysis.worlds.preference_learners import (
-    SEEN,
-    STEPS,
-    WIDTH,
-    Learner,
-    demonstrations,
-    experts,
-    gap,
-    votes,
-)
+from analysis.worlds.preference_learners import SEEN, STEPS, Learner, demonstrations, experts, gap, votes
 
 NAME = "preference-sets"
 WORLDS, EACH, TUNED_ON, TUNED_MORE = 384, 24, 16, 96
 """Random worlds of a run; worlds averaged in a unit; for tuning; for tuning on labels."""
-FEWER = {"demonstrations": 192, "disputed votes": 128, "clear votes": 128, "experts": 64}
+FEWER = {"demonstrations": 192, "experts": 64}
 """Worlds of a run for data whose claims need fewer, by prefix of the data's name."""
 LESS = 1.05
 """Ratio of regrets that counts as less. Set before the table was made, as the grids were."""
 BETAS, RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0), (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
-SPREADS = {"mixed": (0.4, 2.5), "disputed": (0.4,), "clear": (2.5,)}
+SPREADS = (0.4, 2.5)
 """Factors of rewards, by prompt: voters disagree where rewards are close."""
 RULES = (
     ("DPO", "dpo", "hard"),
     ("IPO", "ipo", "hard"),
     ("VDPO", "dpo", "mmse"),
     ("VIPO", "ipo", "mmse"),
-    ("DPO, smoothed", "dpo", "smoothed"),
 )
 NATS = (2, 6)
-LAGS = (8, 32, 64, STEPS)
-"""Ages of checkpoints that make losers; STEPS means the start throughout."""
-PPOS = (("PPO, small model", 4), ("PPO", WIDTH))
 MANY = ", many worlds"
-NATURAL = {"smooth": 1.0, "lag": STEPS, "beta": 0.0}
+NATURAL = {"beta": 0.0}
 """Ends of a grid that switch a setting off, so no wider grid exists."""
 
 
@@ -58,31 +45,23 @@ def regrets(learner: Learner) -> Callable[[int, Settings], Floats]:
 def arms() -> dict[tuple[str, str], Arm]:
     """Return every learner by its data and name."""
     pairs: Grid = {"rate": RATES, "beta": BETAS}
-    few: Grid = {"rate": RATES[2:], "beta": BETAS[1:]}
     strength: Grid = {"sft": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)}
     long = (*RATES[2:], 3.0, 10.0)
     found: dict[tuple[str, str], Arm] = {}
-    for voters, spread in SPREADS.items():
-        for name, kind, rule in RULES:
-            grid = pairs if kind == "dpo" else {"rate": (0.001, 0.003, 0.01, 0.03, 0.1), "beta": BETAS}
-            if rule == "smoothed":
-                if voters != "mixed":
-                    continue
-                grid = {**few, "smooth": (0.25, 0.5, 0.75, 1.0)}
-            found[f"{voters} votes", name] = Arm(regrets(votes(kind, rule, spread)), grid)
+    for name, kind, rule in RULES:
+        grid = pairs if kind == "dpo" else {"rate": (0.001, 0.003, 0.01, 0.03, 0.1), "beta": BETAS}
+        found["mixed votes", name] = Arm(regrets(votes(kind, rule, SPREADS)), grid)
     for nats in NATS:
-        for name in ("DPO", "SFT", "aligned"):
+        for name in ("DPO", "aligned"):
             both = {**strength, "rate": RATES[1:-1], "beta": BETAS[2:]}
-            grid = {"DPO": pairs, "SFT": strength}.get(name, both)
+            grid = pairs if name == "DPO" else both
             found[f"experts, {nats} nats", name] = Arm(regrets(experts(name, nats)), grid)
-    for name in ("SFT", "4 logged losers", "reference's losers", "own losers", "lagged, flips"):
+    for name in ("4 logged losers", "own losers"):
         grid = {"rate": long, "beta": BETAS[1:]}
-        grid = {"SFT": strength}.get(name, {"lag": LAGS, **grid} if "lagged" in name else grid)
         found["demonstrations", name] = Arm(regrets(demonstrations(name)), grid)
     found["good labels", "DPO"] = Arm(regrets(gap("DPO")), {"rate": (0.001, *RATES), "beta": BETAS})
     grid = {"rate": (*long, 30.0), "beta": (0.0, *BETAS[1:])}
-    for name, width in PPOS:
-        found["good labels", name] = Arm(regrets(gap("PPO", width)), grid)
+    found["good labels", "PPO"] = Arm(regrets(gap("PPO")), grid)
     for name in ("DPO", "PPO"):
         found[f"good labels{MANY}", name] = found["good labels", name]
     return found
@@ -101,15 +80,14 @@ def over_worlds(arm: Arm, unit: int, setting: Mapping[str, float]) -> Floats:
 
 
 def rows(seeds: Seeds) -> Rows:
-    """Return regrets on all prompts, and on unseen ones where asked; third: sft, lag or smooth."""
+    """Return regrets on all prompts, and on unseen ones where asked; third: sft."""
     for (data, learner), arm in arms().items():
         best, ends = tuned(data.removesuffix(MANY), learner)
         count = next((count for name, count in FEWER.items() if data.startswith(name)), WORLDS)
         met = seeds[:count]
         regret = partial(over_worlds if data.endswith(MANY) else Arm.at, arm)
         every, unseen = np.stack([regret(seed, best) for seed in met]).T
-        third = sum(best.get(name, 0.0) for name in ("sft", "lag", "smooth"))
-        said = {"rate": best.get("rate", 0.0), "beta": best.get("beta", 0.0), "third": third}
+        said = {"rate": best["rate"], "beta": best["beta"], "third": best.get("sft", 0.0)}
         if data != "demonstrations":  # no claim needs it, and a table is at most a mebibyte
             unseen = np.full(len(met), np.nan)
         found = {"regret": every, "unseen": unseen, "at_end": " ".join(ends)}
@@ -118,31 +96,28 @@ def rows(seeds: Seeds) -> Rows:
 
 EXPERIMENT = Experiment(
     question="Which ways of learning from preferences leave less regret than their rivals, each at its best?",
-    source="Cho et al. (2024), VPO; Yang et al. (2025), OPA-DPO; Zhang et al. (2024), SePPO; Diffusion-DRO "
-    "(2025); Ivison et al. (2024), Unpacking DPO and PPO",
+    source="Cho et al. (2024), VPO; Yang et al. (2025), OPA-DPO; Diffusion-DRO (2025); "
+    "Ivison et al. (2024), Unpacking DPO and PPO",
     differs="log-linear policies, 16 prompts of 6 answers; the outcome is regret in true reward for all; "
-    "only the abstracts of VPO, SePPO and Diffusion-DRO are known",
+    "only the abstracts of VPO and Diffusion-DRO are known",
     compute=of_seeds(NAME, rows, WORLDS, {"tuned on": TUNED_ON, "steps": STEPS}),
     keys=("run", "seed", "data", "learner"), metrics=("regret", "unseen", "rate", "beta", "third", "at_end"),
     margins={"factor of regret": LESS},
     figure=Plot(
         "strips", x="regret", y="data", arm=("learner",), log="x",
         says="Shows true regret (log axis) by data, for log-linear policies on 16 prompts of 6 answers; "
-        "votes: DPO and IPO learn majorities, VDPO and VIPO soft labels, smoothed equally soft ones; "
-        "experts, some nats from the reference: DPO learns pairs, SFT clones winners, aligned does one "
-        "after the other; demonstrations: losers are logged, the reference's, the policy's own or an older "
-        "checkpoint's (lagged, flips: it may call them winners); labels: PPO follows a reward model of all "
-        "or fewer features (small model); many worlds are means over 24.",
+        "votes: DPO and IPO learn majorities, VDPO and VIPO soft labels; experts are some nats from the "
+        "reference: DPO learns pairs, aligned clones winners first; losers of demonstrations are logged or "
+        "the policy's own; with labels PPO follows a reward model; many worlds are means over 24.",
     ),
     systems={
         "VPO → VDPO / VIPO (votes)": Part(claims=("v?po-has-less-regret-than-*",)),
         "OPA-DPO": Part(claims=("align*",)),
-        "SePPO": Part("an anchor's flips, by our reading", ("flip*",)),
         "Diffusion-DRO": Part(
             "DPO's loss, no denoising; own losers come to cloning, within 1 % of its regret",
             ("own-losers-*",),
         ),
-        "Unpacking DPO and PPO": Part(claims=("ppo-has-*", "a-larger-reward-model-*")),
+        "Unpacking DPO and PPO": Part(claims=("ppo-has-*",)),
     },
 )  # fmt: skip
 
@@ -158,12 +133,6 @@ asks(EXPERIMENT,
     ("alignment-lowers-the-regret-of-dpo", "With winners 2 and 6 nats from the reference, given and not "
      "revised from own answers, DPO has less regret if it first cloned them, by a factor of 1.05.",
      {"learner": "DPO"}, {"learner": "aligned"}, {"over": {"data": BOTH_NATS}}),
-    ("aligned-dpo-beats-its-cloning", "It has less regret than cloning alone, by a factor of 1.05.",
-     {"learner": "SFT"}, {"learner": "aligned"}, {"over": {"data": BOTH_NATS}}),
-    ("flipped-checkpoints-beat-fixed-losers", "By our reading of an anchor's flips, samples of older "
-     "checkpoints, flipped where the checkpoint is likelier to give the winner, leave less regret than "
-     "samples of the reference, by a factor of 1.05.", {"learner": "reference's losers"},
-     {"learner": "lagged, flips"}, {"over": {"data": "demonstrations"}}),
     ("own-losers-beat-logged-ones-unseen", "With DPO's loss of pairs, on unseen prompts the policy's own "
      "samples as losers leave less regret than 4 logged ones of 6 answers a prompt, by a factor of 1.05.",
      {"learner": "4 logged losers"}, {"learner": "own losers"},
@@ -171,8 +140,5 @@ asks(EXPERIMENT,
     ("ppo-has-less-regret-than-dpo", "From the same prompts and well labeled pairs PPO, with a reward model "
      "that sees more than the policy, has less regret than DPO, by a factor of 1.05.", {"learner": "DPO"},
      {"learner": "PPO"}, {"over": {"data": f"good labels{MANY}"}}),
-    ("a-larger-reward-model-helps-ppo", "With good labels a reward model with 6 features leaves less regret "
-     "than one with 4, by a factor of 1.05.", {"learner": "PPO, small model"}, {"learner": "PPO"},
-     {"over": {"data": "good labels"}}),
     outcome="regret", times=LESS,
 )  # fmt: skip

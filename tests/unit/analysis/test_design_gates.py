@@ -103,7 +103,7 @@ def test_rates_are_those_that_the_cells_are_made_with():
     found = gates.rates_of("clip-width")
     row = found[(found["recipe_args"] == "how=drop") & (found["lag"] == 16)].iloc[0]
     assert (row["learning_rate"], row["at_edge"]) == (0.001, "low")
-    assert gates.rates_of("rec").empty
+    assert gates.rates_of("lag-schedules").empty
 
 
 def test_data_of_the_first_model_are_told_by_the_arms_whose_lag_is_exact(monkeypatch):
@@ -132,7 +132,7 @@ def test_worlds_are_at_least_twenty(seeds, wanted):
 )  # fmt: skip
 def test_cells_on_random_worlds_have_at_least_twenty(task, arguments, wanted):
     cells = tuple(Run(task=task, task_args=tuple(each.items())) for each in arguments)
-    made = Experiment("rec", question="Is it?", source="s", cells=lambda: cells, keys=("seed",))
+    made = Experiment("passes", question="Is it?", source="s", cells=lambda: cells, keys=("seed",))
     assert holds(gates.worlds(made, pd.DataFrame({"seed": range(64)}))) == wanted
 
 
