@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from analysis.pages.markdown import text
 from testbed.inspection.explain import brief, difference, settings
 from testbed.objectives import objective
 from testbed.registry import Entry
@@ -24,43 +25,6 @@ FAMILIES = {
 }
 """Contents of each folder of testbed/objectives, in the order of the page."""
 
-HEAD = """# The objective atlas
-
-<!-- Written by `testbed evidence pages atlas` from the registry: do not edit. -->
-
-An objective acts on a token by its derivative: the **effective weight** w = -dL/dlog π is the
-coefficient of that token's score in the update. REINFORCE has w = A. Everything else lets w depend on how
-far the policy has moved, and these figures draw how: {objectives} objectives and {variants} variants.
-
-## How to read the figures
-
-- **The probe.** A group of four answers of one token each, two with reward and advantage +1, two with -1.
-  One of them has moved to log-ratio x (horizontal axis); the other three are on-policy. The vertical axis is
-  w of the one that moved. μ = e⁻³ for every answer; anchor and reference equal μ.
-- **Blue: A = +1, red: A = -1**, black where both coincide. A weight above 0 makes the token more likely. The
-  dot is the on-policy point; where blue passes through 1 and red through -1, the objective starts out as
-  REINFORCE.
-- **Right of the dot** the policy has already made the token more likely. For A > 0 a weight that stays there
-  keeps pushing; one that falls to 0 stops. For A < 0 the left side asks the same: how long does a loss go on
-  pushing down what has become unlikely?
-- **Solid** curves move the policy: x = log π/μ (log π/anchor or log π/ref where only that is read).
-  **Long-dashed** curves keep the policy at the anchor and let the engines disagree: x = log anchor/μ.
-  **Short-dashed** curves keep all three together and leave the reference behind: x = log μ/ref.
-- **Gray behind a variant** (`name@source`) is its base. A variant that covers its base exactly differs in
-  something that one token cannot show: the level of the ratio, a denominator, a statistic of more tokens.
-- Vertical ranges are chosen per panel and end at ±3, or a little beyond the on-policy points;
-  an arrow says how far a curve goes that leaves its panel.
-- With one token per answer all ratio **levels** coincide. Which one an objective uses is in the tables, and
-  decides how fast x grows: a sequence's log-ratio is the sum of its tokens'.
-- An objective with a statistic of the batch sees the three on-policy answers as the rest of the batch.
-
-The numbers are in `paper_figs/data/objective-weights.csv`; `testbed objectives compare NAME` tabulates an
-objective with its variants, `testbed show NAME` prints all there is to say about one.
-
-Columns: *on-policy* and *bound* are w/A at π = μ = anchor and the largest |w/A|, as promised to the contract
-tests (– where nothing is promised; 1/T: spread over the T tokens of a sequence).
-"""
-
 
 def picture(family: str) -> str:
     """Return the file name of a family's picture."""
@@ -73,7 +37,7 @@ def page() -> str:
     found = {e.family for e in entries}
     families = [f for f in FAMILIES if f in found] + sorted(found - set(FAMILIES))
     variants = sum("@" in e.name for e in entries)
-    head = HEAD.format(objectives=len(entries) - variants, variants=variants)
+    head = text("atlas", objectives=len(entries) - variants, variants=variants)
     return "\n".join([head, *(_section(f, [e for e in entries if e.family == f]) for f in families)])
 
 

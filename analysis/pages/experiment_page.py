@@ -9,17 +9,11 @@ from analysis.experiment import EXPERIMENTS, Experiment
 from analysis.judging.claims import CLAIMS
 from analysis.judging.table_gates import NOT_RECORDED, excuse
 from analysis.judging.verdicts import Row
+from analysis.pages import markdown
 from analysis.pages.forest import forest
 from analysis.tables.committed import manifest
 from testbed.objectives import objective
 
-HEAD = """# Experiments and their claims
-
-An experiment asks one question and judges one or more claims on the numbers that answer it. Effects come
-first, with 95 % intervals; the verdict follows from one rule over all claims
-([how](../theory/verdicts.md)). `testbed show NAME` prints an experiment, `testbed evidence run
-NAME` does all of it again.
-"""
 COLUMNS = ("claim", "verdict", "effect", "asked", "kind", "n", "lag", "what the effect is, and gates")
 CHOSEN_BY = "verdict kind lag"
 BLOCK = '<div class="block sortable claims found" markdown>\n\n'
@@ -30,11 +24,16 @@ def pages(judged: Mapping[str, Row]) -> dict[str, str]:
     """Return the text of the list of experiments and of the page of each area, by file."""
     areas = EXPERIMENTS.areas()
     rows = [
-        f"| [{area}]({area}.md) | {_plain(EXPERIMENTS.about(area))} | {len(names)} | "
-        f"{sum(len(EXPERIMENTS[name].claims) for name in names)} |"
+        (
+            f"[{area}]({area}.md)",
+            EXPERIMENTS.about(area),
+            str(len(names)),
+            str(sum(len(EXPERIMENTS[name].claims) for name in names)),
+        )
         for area, names in areas.items()
     ]
-    head = "\n".join([HEAD, "| area | what is asked | experiments | claims |", "|---|---|---|---|", *rows])
+    listed = markdown.table(("area", "what is asked", "experiments", "claims"), rows)
+    head = f"{markdown.text('experiments')}\n{listed}"
     return {"experiments/index.md": f"{head}\n\n{_all(areas, judged)}\n"} | {
         f"experiments/{area}.md": _area(area, names, judged) for area, names in areas.items()
     }

@@ -7,7 +7,7 @@ from analysis.arena import table as arena
 from analysis.arena.tasks import NEAR, PIPELINE, TASKS
 from analysis.experiments.arena.arena import AGED, MARGIN
 from analysis.pages.finding_facts import LAG, Facts, in_words
-from analysis.pages.markdown_table import table
+from analysis.pages.markdown import table
 
 FAR, FARTHEST = 256, 400
 OLD = (("long", FAR), ("guess", FAR), ("long", FARTHEST))

@@ -11,7 +11,7 @@ from analysis.experiments.engines.real_rollouts import DRIFT
 from analysis.experiments.real import foretold_arms, model_size
 from analysis.experiments.real.known_model import AREA, ESS
 from analysis.pages.finding_facts import Facts
-from analysis.pages.markdown_table import table
+from analysis.pages.markdown import table
 from analysis.tables.committed import load_committed
 
 SCORES = (

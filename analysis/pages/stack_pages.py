@@ -3,60 +3,11 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from analysis.pages.markdown_table import table
+from analysis.pages.markdown import table, text
 from testbed.objectives import objective
 from testbed.stacks import Is, Key, Rule, Stack, Their, When, stacks
 
 WRITTEN = "<!-- Written by `testbed evidence pages atlas` from testbed/stacks/: do not edit. -->"
-
-INDEX = """# What public stacks call it
-
-{written}
-
-One page per stack: its settings with their defaults, what they select here, and traps. The same tables are
-behind a command that composes any of them:
-
-```
-testbed objectives from verl loss_mode=gspo clip_ratio_low=3e-4 clip_ratio_high=4e-4
-```
-
-It prints objective, hyperparameters, aggregation, advantage, terms and anchor in our names, settings that
-have no effect, and the `testbed run` line that trains with it (recipe `stack`). `--json` prints the same for
-programs. Settings that nothing here expresses are refused, with the reason. All pages speak of dated
-snapshots, read and not run; of TRL's losses the parity is tested ([adapters](../adapters.md)).
-
-| stack | settings | objectives | source |
-|---|---|---|---|
-{rows}
-
-## Three traps that they share
-
-**Divided by T or not.** A sequence's loss is either given to its tokens in T equal shares, or repeated at
-every token. These objectives are divided by T already, so that their sum over a sequence is the sequence's
-loss and they go with aggregation `constant`, length 1:
-
-{divided}
-
-A stack that repeats the loss and takes the mean over a sequence's tokens computes the same. One that takes
-the mean over all tokens weighs sequences by their length: `length_weighted` here, or the undivided `luspo`
-and `gspo@areal` with `token_mean`.
-
-**"Sequence" against "geometric".** Level `sequence` is the product of the ratios of a sequence's tokens,
-level `geometric` its T-th root. "sequence" means the product in verl's rollout_is, in TRL's sequence_mask
-and sequence_truncate, and in NeMo-RL's correction of GSPO; it means the geometric mean in every GSPO, in all
-of AReaL, in ROLL's seq, in NeMo-RL's seq-mask-tis and in verl's seq_mean_k1.
-
-**Whose masks leave the denominator.** A dropped token has loss 0 either way. It leaves the denominator
-(denominator `kept`) with verl's rollout_rs, slime's mismatch helper, SkyRL, ROLL's train_infer masks and
-AReaL's M2PO. It stays with IcePop in verl and NeMo-RL, all of TRL's masks, AReaL's rejection_sampling,
-Trinity-RFT, prime-rl and open-instruct.
-
-## Weights and masks without the loss
-
-`{weights}(name, batch)` is what an objective multiplies every token with before
-the policy moves: the rollout importance weights that stacks multiply any loss with.
-`{mask}(name, logp, batch)` are the tokens that it keeps.
-"""
 
 
 def pages() -> dict[str, str]:
@@ -71,7 +22,8 @@ def index() -> str:
         f"| [{s.title}]({name}.md) | {len(s.keys)} | {len({r.name for r in s.objectives})} | {s.source} |"
         for name, s in stacks().items()
     )
-    return INDEX.format(
+    return text(
+        "stacks",
         written=WRITTEN,
         rows=rows,
         divided=", ".join(f"`{name}`" for name in divided),

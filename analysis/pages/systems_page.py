@@ -12,30 +12,9 @@ from analysis.judging.system_list import System, asked, counts, status, systems,
 from analysis.judging.table_gates import NOT_RECORDED
 from analysis.judging.verdicts import Row
 from analysis.pages.experiment_page import BLOCK, commands, effect, filters, table
+from analysis.pages.markdown import text
 
 FINDINGS = ("enumerated", "small world", "toy training", "real model")
-HEAD = """# What was found on the central claim of each system
-
-Written by `testbed evidence pages systems` from analysis/verdicts.csv; do not edit.
-`testbed show NAME --kind system` prints a system with all its claims; `make docs` builds a page for each.
-
-Every system of the literature behind this project has a central claim, the one its authors would recognize;
-of some sources an abstract or a summary alone was read, as their lines say.
-Its status follows from the verdicts on that claim alone:
-
-- **decided**: supported, refuted (the opposite holds), or no difference, on fresh seeds too, no gate failed;
-- **smaller than claimed**: the direction holds beyond doubt, the size does not;
-- **half decided**: one end of the effect is known beyond doubt, the other is not. *Direction only*: it has
-  the sign that was claimed; whether it reaches the margin is open. *Margin missed*: it does not reach the
-  margin; whether it is small, none, or the opposite is open;
-- **undecided**: the seeds do not say yet; in brackets how many seeds or worlds would, both runs together, in
-  four cases of five, if effect and spread are as estimated, and why they were not spent;
-- **invalid**: the experiment was unfair; the gate that failed is named;
-- **side matter only**: what was judged is not the central claim.
-
-Kinds: A, a training recipe; B, a simulation; C, an engine or scheduler; D, the off-policy kernel of another
-domain. How a verdict is reached: [theory/verdicts.md](theory/verdicts.md).
-"""
 
 
 def facts(
@@ -113,7 +92,7 @@ def index(judged: Mapping[str, Row], link: str = "") -> str:
         for gate in ("long enough", "drift")
     )
     lines = [
-        HEAD,
+        text("systems"),
         summary(judged),
         "",
         f"Claims by kind of evidence: {kinds_line(judged)}.",

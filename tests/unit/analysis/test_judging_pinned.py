@@ -27,7 +27,7 @@ from analysis.judging.comparison import Comparison
 from analysis.judging.comparisons import reading
 from analysis.judging.e_values import MEAN, MEDIAN, SHARE, Evidence
 from analysis.pages import experiment_page, systems_page
-from analysis.pages.markdown_table import table as markdown
+from analysis.pages.markdown import table as markdown
 from analysis.tables import cell_table, condensed, outcomes, sampled_ess, tails, value_table, wall_clock
 from analysis.tables.committed import load_results
 
