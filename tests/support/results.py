@@ -1,10 +1,11 @@
-"""A pytest plugin: write down everything that the functions of some packages return while tests run.
+"""A pytest plugin: write down everything that functions of some packages return or print while tests run.
 
 A function's row has the number of its results, their texts as a checksum, a weighted sum of all of their
 numbers, and the first result in words. A slip that changes any result moves its row, and names the place.
 `contracts/test_results.py` runs chosen tests with it and compares the rows with golden/results.
 """
 
+import builtins
 import dataclasses
 import json
 import math
@@ -27,15 +28,22 @@ AREAS = (
     "testbed/policies", "testbed/config", "testbed/execution", "testbed/training", "testbed/recipes",
     "testbed/advantages", "testbed/objectives", "testbed/estimators", "testbed/offline", "testbed/worlds",
     "testbed/teachers", "testbed/mismatch", "testbed/inspection", "envs", "analysis/kernels",
+    "testbed/staleness", "testbed/pipeline", "testbed/logs", "testbed/diagnostics", "testbed/results",
+    "testbed/cli", "analysis/judging", "analysis/tables", "analysis/pages", "analysis/commands",
 )  # fmt: skip
 LEFT_OUT = (
     # reads clock, memory, cores, versions or environment
     "memory.py Room.versions", "progress.py Progress.left", "execution/threads.py", "worker.py _provenance",
     "worker.py _setting", "worker.py _threads", "worker.py _cpu", "base_models.py",
     "executors.py Local.__init__", " _default_executor", "loop.py peak",
-    "checkpoint.py Checkpoints._due", "cost.py timed", "options.py bfloat16_slowdown",
+    "checkpoint.py Checkpoints._due", "cost.py timed", "options.py bfloat16_slowdown", "progress.py Plain",
+    "store.py Store.commit", "store.py _json", "store.py Store.quarantined", "atomic_files.py record",
+    # reads names of folders, or verdicts and tables that are committed
+    "files.py _numbers", "scalars.py read_as", "committed.py", "verdicts.py", "claims.py committed",
+    "kinds.py _", "system_list.py", "leaderboard_page.py _brief", "sentences.py Statement.__call__",
     # holds memory that is not yet written
-    "growing_cache.py", "Decoder.__init__", "layers.py _arrays", "layers.py _like",
+    "growing_cache.py", "simulate.py _store", "versions.py VersionBuffer.__init__", "storage.py allocate",
+    "storage.py available", "Decoder.__init__", "layers.py _arrays", "layers.py _like",
     # writes compiled code, or sets of names in any order
     "toy/simd.py", "json_files.py", "lora.py _saved_settings", "lora.py checked_settings",
 )  # fmt: skip
@@ -46,6 +54,7 @@ NAMELESS = ("__repr__", "<lambda>", "<genexpr>", "<listcomp>", "<dictcomp>", "<s
 CALLS = 8
 """Results of a function that count in one test: the first ones."""
 DEPTH, ITEMS = 4, 64
+PRINT = print
 LOCAL = re.compile(r"(/[\w.+=-]+){2,}|0x[0-9a-f]+|\b[0-9a-f]{12,}\b")
 """Folders, addresses and digests."""
 FRACTION = re.compile(r"\d+\.\d+(e[+-]?\d+)?|\d+e[+-]?\d+")
@@ -178,15 +187,23 @@ class Recorder:
         name = f"{inside} {code.co_qualname}"
         return name if known and not any(part in name for part in LEFT_OUT) else ""
 
+    def _print(self, *words: object, **named: Any) -> None:
+        """Count what a function prints as a result of it."""
+        if name := self._named(sys._getframe(1).f_code):
+            self.rows.setdefault(name, Row()).add(words)
+        PRINT(*words, **named)
+
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(self) -> Iterator[None]:
         """Watch one test, its fixtures included."""
         self._met.clear()
+        builtins.print = self._print
         sys.setprofile(self)
         try:
             return (yield)
         finally:
             sys.setprofile(None)
+            builtins.print = PRINT
 
     def pytest_sessionfinish(self) -> None:
         """Write the rows to the file that the environment names."""
