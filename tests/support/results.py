@@ -29,7 +29,7 @@ AREAS = (
     "testbed/advantages", "testbed/objectives", "testbed/estimators", "testbed/offline", "testbed/worlds",
     "testbed/teachers", "testbed/mismatch", "testbed/inspection", "envs", "analysis/kernels",
     "testbed/staleness", "testbed/pipeline", "testbed/logs", "testbed/diagnostics", "testbed/results",
-    "testbed/cli", "analysis/judging", "analysis/tables", "analysis/pages", "analysis/commands",
+    "testbed/cli", "analysis/judging", "analysis/tables", "analysis/commands",
 )  # fmt: skip
 LEFT_OUT = (
     # reads clock, memory, cores, versions or environment
