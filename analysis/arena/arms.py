@@ -118,6 +118,7 @@ REUSE: tuple[Arm, ...] = (
     Arm("sfpo_reuse", "sfpo", tuple((("alpha", 0.8), ("fast", fast)) for fast in (0, 1, 3, 7, 15))),
     _arm("r2vpo_reuse", "passes", 1, 2, 4, 8, 16),
     _arm("remix_reuse", "passes", 1, 2, 4, 8, 16),
+    _arm("mdpo_reuse", "passes", 1, 2, 4, 8, 16),
 )
 """Recipes that update several times on a fresh batch; their knob is how often. SFPO with alpha 1 keeps every
 fast step, so it equals GRPO with that many passes."""

@@ -94,6 +94,12 @@ EXPERIMENT = Experiment(
         "SFPO (Slow-Fast)": per_task(
             SHORT, "sfpo-learns-faster-than-grpo", "sfpo-learns-faster-than-reused-grpo"
         ),
+        "MDPO": per_task(
+            SHORT,
+            "mdpo-learns-faster-than-reused-grpo",
+            what="its KL in place of PPO's clip, on fresh data, updates a batch tuned for both; a source that "
+            "is on par shows as no difference",
+        ),
         "max@k (Best of N Worlds)": per_task(PASS, "max-at-k-training-has-more-pass-at-8-than-grpo"),
         "Asynchronous RLHF": per_task(
             SHORT,
@@ -280,6 +286,8 @@ for _name, _arm, _rival in (
     ("remix-learns-faster-than-reused-grpo-on-sums", "remix_reuse", "grpo_reuse"),
     ("r2vpo-learns-faster-than-reused-grpo-on-sorted", "r2vpo_reuse", "grpo_reuse"),
     ("r2vpo-learns-faster-than-reused-grpo-on-sums", "r2vpo_reuse", "grpo_reuse"),
+    ("mdpo-learns-faster-than-reused-grpo-on-sorted", "mdpo_reuse", "grpo_reuse"),
+    ("mdpo-learns-faster-than-reused-grpo-on-sums", "mdpo_reuse", "grpo_reuse"),
 ):
     _task = _name.rpartition("-")[2]
     EXPERIMENT.claim(
