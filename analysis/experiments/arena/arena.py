@@ -97,8 +97,7 @@ EXPERIMENT = Experiment(
         "MDPO": per_task(
             SHORT,
             "mdpo-learns-faster-than-reused-grpo",
-            what="its KL in place of PPO's clip, on fresh data, updates a batch tuned for both; a source that "
-            "is on par shows as no difference",
+            what="its KL in place of PPO's clip, on fresh data, updates a batch tuned for both",
         ),
         "max@k (Best of N Worlds)": per_task(PASS, "max-at-k-training-has-more-pass-at-8-than-grpo"),
         "Asynchronous RLHF": per_task(
