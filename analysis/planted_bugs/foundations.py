@@ -2,13 +2,9 @@
 
 from analysis.planted_bugs.bug import Bug
 
-RATIO_LAW = "testbed/mismatch/ratio_distribution.py"
-
 PLANTED = (
     # In flight, mismatch.
     Bug("at-learning-rate-zero-all-drift-is-mismatch", "testbed/staleness/exact_lag.py", "np.array([lag])", "np.array([0 * lag])"),
-    Bug("lag-and-mismatch-variances-add-only-if-uncorrelated", "testbed/mismatch/distributions.py", "log_pi_RMV / temperature", "log_pi_RMV * temperature"),
-    Bug("lag-log-ratio-grows-linearly-if-coherent-and-as-a-root-if-not", RATIO_LAW, "p_N * (x_N - mean) ** 2", "(x_N - mean) ** 2"),
     # Schedules.
     Bug("only-lag-times-rate-counts-as-rates-fall", "testbed/staleness/exact_lag.py", "np.array([lag])", "np.array([0 * lag])"),
     Bug("spread-of-ages-raises-the-second-moment", "testbed/staleness/geometric.py", "cut_geometric(lag, last)", "cut_geometric(0.75 * lag, last)"),

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from testbed.config.run import MODEL_RUN, Run
+from testbed.config.run import MODEL_RUN, Arguments, Run
 
 TOY = Run(
     task="running-sum", policy="toy", prompts=8, group=8, steps=260, learning_rate=3e-3, optimizer="adam",
@@ -27,6 +27,17 @@ LITE = replace(SMALL, prompts=4, steps=300)
 
 CHAIN = Run(task="chain", recipe="reinforce", prompts=32, group=8, steps=240, learning_rate=0.1)
 """A chain MDP whose value, gradient and ESS are known exactly; 256 episodes per step."""
+
+UNCORRECTED: Arguments = (
+    ("advantage", "group_std"),
+    ("aggregation", "token_mean"),
+    ("eps_low", 1.0),
+    ("eps_high", 1e9),
+    ("weight", "none"),
+)
+"""rec_oneside with a region that holds every token, which equals the recipe tis without its weight."""
+FP8 = "fp8-tensor+fp8-activations"
+"""Weights and inputs of linear layers are in e4m3, embeddings and head included."""
 
 HF_RUN = MODEL_RUN
 """Starting settings of `testbed run --model`; the command line adds the model."""

@@ -1,46 +1,9 @@
-"""Every verdict of the statistical claims about mismatch in training, and what their numbers mean."""
+"""The committed cells of mismatch and lag where nothing learns."""
 
-import itertools
-
-import numpy as np
 import pandas as pd
-import pytest
-from support.deciding import word
 
-from analysis.experiments.engines import fp8_training, mismatch_staleness
+from analysis.experiments.engines.mismatch_staleness import SIGMA
 from analysis.tables.committed import load_committed
-
-SEEDS = 12
-NOISE = np.linspace(-0.01, 0.01, SEEDS)
-SIGMA = mismatch_staleness.SIGMA
-FP8 = fp8_training.EXPERIMENT.claims
-
-
-def fp8_table(noise_falls=SEEDS, unified_change=0.0):
-    rows = []
-    for (name, key), seed in itertools.product(fp8_training.ARMS.items(), range(SEEDS)):
-        falls = name == "noise" and seed < noise_falls
-        accuracy = 0.9 + unified_change * (name == "unified") + NOISE[seed] * (1 + len(name))
-        rows.append({**key, "seed": seed, "accuracy": accuracy, "collapsed": float(falls)})
-    return pd.DataFrame(rows).sample(frac=1, random_state=0)
-
-
-@pytest.mark.parametrize(("falls", "expected"), [(SEEDS, "supported"), (0, "undecided")])
-def test_collapse_is_counted_against_full_precision(falls, expected):
-    assert (
-        word(FP8["strong-rollout-noise-collapses-the-trainer"].function(fp8_table(noise_falls=falls)))
-        == expected
-    )
-
-
-@pytest.mark.parametrize(
-    ("change", "expected"), [(0.0, "supported"), (-0.05, "undecided"), (-0.2, "refuted")]
-)
-def test_one_precision_is_compared_with_full_precision(change, expected):
-    assert (
-        word(fp8_training.one_precision_on_both_sides_costs_nothing(fp8_table(unified_change=change)))
-        == expected
-    )
 
 
 def test_where_nothing_learns_the_committed_cells_of_every_lag_are_equal():

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from analysis.arena.tasks import task
-from analysis.experiments.engines.fp8_training import FP8, UNCORRECTED
 from analysis.lab import Part, Plot, ask
+from analysis.sweeps.base_runs import FP8, UNCORRECTED
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
 SEEDS, FIRST, MARGIN = 32, 50_000, 0.05

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from analysis.arena.tasks import task
-from analysis.experiments.engines.fp8_training import FP8, UNCORRECTED
 from analysis.lab import Part, Plot, ask
+from analysis.sweeps.base_runs import FP8, UNCORRECTED
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 from testbed.config.run import Arguments, Run
 

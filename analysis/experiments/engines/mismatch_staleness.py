@@ -1,23 +1,16 @@
-"""Claims about mismatch and lag as two factors: their effects on the log-ratio and on training."""
+"""Engine mismatch and lag together: what each costs, and that neither is left where nothing learns."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from analysis.kernels.on_use import torch
-from analysis.lab import Evidence, Experiment, Floats, Plot, exact, short_of
+from analysis.lab import Evidence, Experiment, Plot, exact, short_of
 from testbed.config.run import Run, grid
 
-if TYPE_CHECKING:
-    from testbed.mismatch.ratio_distribution import RatioDistribution
-
-PI = np.array([0.7, 0.2, 0.1])
-DRIFT = np.array([0.9, -0.4, 0.2])
-"""Direction in which the logits of PI drift."""
 SIGMA = "mismatch_args.sigma"
 
 TREE = Run(task="tree", prompts=16, group=8, steps=200, learning_rate=3.0, mismatch="logit-noise")
@@ -107,104 +100,3 @@ def _bits_that_lag_changes(run: Any) -> list[float]:
     same = [np.array_equal(a, b, equal_nan=np.issubdtype(a.dtype, np.floating)) for a, b in pairs]
     age = float(np.asarray(stale["staleness/age_mean_token"])[-1])
     return [*(float(not each) for each in same), abs(age - 4.0)]
-
-
-@EXPERIMENT.claim(
-    "lag-and-mismatch-variances-add-only-if-uncorrelated",
-    source="two-factor ratio pi_t/mu = pi_t/pi_(t-k) times pi_(t-k)/mu; derived",
-)
-def lag_and_mismatch_variances_add_only_if_uncorrelated() -> Evidence:
-    """The variances of the two log-ratios add up for fresh noise, up to a share that halves with their size;
-    a sampler that is cooler by as much as the policy has sharpened since cancels it, and one that is hotter
-    by as little doubles the sum.
-    """
-    share = [_noise_excess(size) for size in (0.02, 0.01, 0.005)]
-    gaps = [abs(share[i] / share[i + 1] - 2.0) for i in range(2)]
-    cooler, hotter = (_temperature_excess(sign, 1e-3) for sign in (1.0, -1.0))
-    exactly = _temperature_excess(1.0, 0.3)
-    gaps += [abs(exactly + 1.0), abs(cooler + 1.0), abs(hotter - 1.0)]
-    note = (
-        f"distance from the stated factors; share of the sum at size 0.02 under noise {share[0]:+.2g}, "
-        f"cooler {cooler:+.3g}, hotter {hotter:+.3g}"
-    )
-    return exact(gaps, 0.05, note)
-
-
-def _moments(log_pi_A: Floats, log_old_A: Floats, log_mu_A: Floats) -> Floats:
-    """Return variances under mu of log pi/mu, log pi/old and log old/mu of one token."""
-    mu_A, lag_A = np.exp(log_mu_A), log_pi_A - log_old_A
-    total, engine = (_law(log_A, log_mu_A).std ** 2 for log_A in (log_pi_A, log_old_A))
-    return np.array([total, mu_A @ (lag_A - mu_A @ lag_A) ** 2, engine])
-
-
-def _law(log_pi_A: Floats, log_mu_A: Floats, length: int = 1) -> RatioDistribution:
-    """Return the exact distribution of log pi/mu of a sequence of `length` independent tokens."""
-    from testbed.mismatch.ratio_distribution import enumerated_distribution
-
-    token_XT = np.indices((len(log_pi_A),) * length).reshape(length, -1).T
-    return enumerated_distribution(log_pi_A[token_XT], log_mu_A[token_XT], np.ones(token_XT.shape))
-
-
-def _softmax_log(logit_A: Floats) -> Floats:
-    found: Floats = logit_A - np.log(np.exp(logit_A).sum())
-    return found
-
-
-def _noises(size: float) -> Iterator[Floats]:
-    """Yield every vector of +-size, one entry per token."""
-    for corner in np.ndindex(*(2,) * len(PI)):
-        yield size * (2.0 * np.array(corner) - 1.0)
-
-
-def _noise_excess(size: float) -> float:
-    """Return (total - sum) / sum of the variances, averaged over noise as large as the drift."""
-    old_A = np.log(PI)
-    pi_A = _softmax_log(old_A + size * DRIFT)
-    total, lag, noise = np.mean(
-        [_moments(pi_A, old_A, _softmax_log(old_A + z_A)) for z_A in _noises(size)], axis=0
-    )
-    return float((total - lag - noise) / (lag + noise))
-
-
-def _temperature_excess(sign: float, size: float) -> float:
-    """Return the same where the policy sharpened by 1 + size and the sampler is cooler (1) or hotter (-1)."""
-    from testbed.mismatch import engine
-    from testbed.mismatch.behavior import Behavior
-    from testbed.policies.tabular_policy import TabularPolicy
-
-    old_A = np.log(PI)
-    hot = engine("temperature", temperature=1.0 / (1.0 + sign * size))
-    sampler = Behavior(TabularPolicy(1, len(PI)), hot, (0,))
-    mu_A = sampler.log_table(torch.from_numpy(old_A)[None], step=0).numpy()[0, 0]
-    total, lag, mismatch = _moments(_softmax_log((1 + size) * old_A), old_A, mu_A)
-    return float((total - lag - mismatch) / (lag + mismatch))
-
-
-@EXPERIMENT.claim(
-    "lag-log-ratio-grows-linearly-if-coherent-and-as-a-root-if-not",
-    source="drift of the log-ratio with lag; derived, conditions added",
-)
-def lag_log_ratio_grows_linearly_if_coherent_and_as_a_root_if_not() -> Evidence:
-    """Where every state has the same distribution, a sequence's log(pi_t/pi_(t-k)) has standard deviation
-    exactly k sqrt(T) times a token's at lag 1 if each update moves the logits alike, and over all random
-    walks of the logits its mean square grows as k T.
-    """
-    one = float(np.sqrt(_variance(0.3 * DRIFT, 1)))
-    gaps = [
-        abs(np.sqrt(_variance(0.3 * lag * DRIFT, length)) / one - lag * np.sqrt(length))
-        for lag in range(1, 9)
-        for length in range(1, 4)
-    ]
-    steps = list(_noises(0.3))
-    walks, means = [np.zeros(len(PI))], []
-    for _ in range(4):
-        walks = [walk_A + step_A for walk_A in walks for step_A in steps]
-        means.append(np.mean([_variance(walk_A, 1) for walk_A in walks]))
-    gaps += [abs(means[k] / means[0] - (k + 1)) for k in range(4)]
-    gaps += [abs(np.mean([_variance(z_A, 2) for z_A in steps]) / means[0] - 2.0)]
-    return exact(gaps, 1e-9, "largest distance of std or mean variance, relative to lag 1, from its law")
-
-
-def _variance(move_A: Floats, length: int) -> float:
-    """Return Var_mu of log pi/mu of a sequence of tokens, mu = PI, after its logits moved; by enumeration."""
-    return float(_law(_softmax_log(np.log(PI) + move_A), np.log(PI), length).std ** 2)
