@@ -152,7 +152,9 @@ EXPERIMENT = EXPERTS.experiment(
         "answers in all groups (plain, bent).",
     ),
     systems={
-        "CHORD": Part(claims=("chord-beats-*",)),
+        "CHORD": Part(
+            "an expert that is right on a third of the prompts where GRPO ends at .94", ("chord-beats-*",)
+        ),
         "RGR-GRPO": Part(
             "graded rewards and the expert in failing groups; no rubrics in words; the gain over GRPO comes "
             "from failed runs, 15 % below 0.1 against 31 %: the median over seeds gains 0",
@@ -160,8 +162,9 @@ EXPERIMENT = EXPERTS.experiment(
         ),
         "TempSamp-R1": Part(claims=("bent-*",)),
         "SCOPE (Recycling Failures)": Part(
-            "a checker without error; entropy of all answers, not only of right ones",
-            ("splices-end-above-whole-answers*", "splices-stay-*"),
+            "a checker without error; entropy of all answers, not only of right ones; GRPO without any help "
+            "ends above splices and whole answers",
+            ("splices-end-above-*", "splices-stay-*"),
         ),
         "SOPHIA": Part(claims=("splices-end-above-imitation-and-grpo",)),
         "R³L": Part(

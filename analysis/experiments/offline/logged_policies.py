@@ -221,6 +221,7 @@ EXPERIMENT = Experiment(
     ),
     systems={
         "Exponential smoothing for OPL": Part(
+            "smoothing lowers the regret of clipping by 0.4 to 3 %; no bound chooses the exponent",
             claims=("clipping-gains-nothing-from-mild-logs", "smoothing-learns-better-than-clipping")
         ),
         "Ad-load balancing via OPL": Part(claims=("learned-load-improves-both-metrics",)),

@@ -47,7 +47,9 @@ EXPERIMENT = ROLES.experiment(
         "running sums of five digits and a checker after it the total, which alone is rewarded; both are "
         "one transformer of 4,000 weights (shared), or each has its own (separate).",
     ),
-    systems={"Multi-agent RL for LLM workflows": Part("one solver and one checker; no agents that vote")},
+    systems={"Multi-agent RL for LLM workflows": Part(
+            "one solver and one checker; no agents that vote; no run falls far from its peak"
+        )},
 )  # fmt: skip
 
 

@@ -112,7 +112,7 @@ EXPERIMENT = TunedArms(GRIDS, learn, "score", PILOTS).experiment(
     systems={
         "BPO / GBPO (Bounded Ratio RL)": Part(
             "the step, and on-policy BPO in tables, with 80 settings to PPO's 30: no worse, a gain is "
-            "undecided; GBPO is not tested"
+            "undecided"
         )
     },
 )  # fmt: skip
