@@ -6,11 +6,9 @@ Which one: `median_interval` for bands in figures (exact for any distribution an
 """
 
 import math
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from scipy import special
 
@@ -109,21 +107,3 @@ def clopper_pearson_interval(successes: int, n: int, level: float = 0.95) -> Int
     low = 0.0 if successes == 0 else float(special.betaincinv(successes, n - successes + 1, tail))
     high = 1.0 if successes == n else float(special.betaincinv(successes + 1, n - successes, 1 - tail))
     return Interval(successes / n, low, high, n, "Clopper-Pearson", level)
-
-
-def bands(
-    frame: pd.DataFrame,
-    by: Sequence[str],
-    column: str,
-    interval: Callable[[NDArray[np.float64]], Interval] = median_interval,
-) -> pd.DataFrame:
-    """Return one row per combination of `by`: center, low, high, n of `column` over the rows that share it.
-
-    NaN rows are left out, and n says how many were used; replace NaN first where it means something
-    (a diverged run has accuracy 0, not no accuracy).
-    """
-    rows = []
-    for key, group in frame.dropna(subset=[column]).groupby(list(by), sort=True):
-        found = interval(group[column].to_numpy(dtype=np.float64))
-        rows.append((*key, found.center, found.low, found.high, found.n))
-    return pd.DataFrame(rows, columns=[*by, "center", "low", "high", "n"])

@@ -40,16 +40,6 @@ def occupancy(world: FiniteMDP, pi_RSA: Floats) -> Floats:
     return np.asarray(law_RS[..., None] * pi_RSA)
 
 
-def erring(expert_SA: Floats, error: ArrayLike, wrong: int = 0) -> Floats:
-    """(1 - error) expert + error 1{a = wrong}, [*error, S, A]: a learner with the same error probability
-    everywhere.
-
-    Source: the error model of Ross & Bagnell (2010).
-    """
-    error_x11 = np.asarray(error, np.float64)[..., None, None]
-    return (1 - error_x11) * expert_SA + error_x11 * np.eye(expert_SA.shape[-1])[wrong]
-
-
 def cloned(counts: Counts, fallback: int = 0) -> Floats:
     """The most frequent logged action, and `fallback` in states without data, [R, S, A]."""
     unseen_RS1 = ~counts.seen_RSA.any(-1, keepdims=True)

@@ -6,7 +6,6 @@ PLANTED = (
     # In flight, mismatch.
     Bug("at-learning-rate-zero-all-drift-is-mismatch", "testbed/staleness/exact_lag.py", "np.array([lag])", "np.array([0 * lag])"),
     # Schedules.
-    Bug("only-lag-times-rate-counts-as-rates-fall", "testbed/staleness/exact_lag.py", "np.array([lag])", "np.array([0 * lag])"),
     Bug("spread-of-ages-raises-the-second-moment", "testbed/staleness/geometric.py", "cut_geometric(lag, last)", "cut_geometric(0.75 * lag, last)"),
     Bug("age-variance-adds-to-chi2-when-drift-keeps-its-direction", "testbed/staleness/age_distribution.py", "(self.age_K - self.mean) ** 2 @ self.share_K", "abs(self.age_K - self.mean) @ self.share_K"),
     Bug("age-variance-adds-to-chi2-when-drift-keeps-its-direction", "testbed/staleness/two_point.py", "[upper - lag, lag - low]", "[lag - low + 1, upper - lag]"),

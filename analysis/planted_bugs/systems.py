@@ -4,7 +4,6 @@ from analysis.planted_bugs.bug import Bug
 
 UPDATE = "analysis/kernels/bandit_update.py"
 PREFIXES = "analysis/kernels/tree_prefixes.py"
-STEPS = "analysis/kernels/policy_steps.py"
 
 PLANTED = (
     # Prefixes, retries, steps, classes of answers.
@@ -12,7 +11,5 @@ PLANTED = (
     Bug("a-stage-has-its-own-value", PREFIXES, "suffix_KT = time_T >= np.arange", "suffix_KT = time_T > np.arange"),
     # Imperfect rewards, posterior losses, regimes of weights.
     Bug("probability-not-ratio-decides-the-entropy", UPDATE, "surprise_A = np.log(pi) - pi @ np.log(pi)", "surprise_A = np.log(pi)"),
-    Bug("the-bounded-step-is-monotone", STEPS, "1.0 + eps * (1.0 - 2.0", "1.0 + 0.5 * eps * (1.0 - 2.0"),
-    Bug("the-bounded-step-is-monotone", STEPS, "(np.cumsum(mass_SA, axis=-1) >= 0.5)", "(np.cumsum(mass_SA, axis=-1) >= 0.7)"),
     Bug("a-gap-below-the-seed-spread-takes-dozens-of-seeds", "analysis/kernels/t_test_seeds.py", "stats.t.ppf(1 - alpha / 2, seeds - 1)", "stats.t.ppf(1 - alpha, seeds - 1)"),
 )  # fmt: skip

@@ -7,7 +7,7 @@ from support.deciding import word
 from analysis.judging.claims import CLAIMS
 
 COMPUTED = [n for n in CLAIMS if not CLAIMS[n].promises["table"]]
-LONG = ("pipeline", "lag-times-rate")
+LONG = ("pipeline",)
 SLOW = [n for n in COMPUTED if CLAIMS[n].promises["experiment"] in LONG]
 """Simulations, flows and small trainings, not enumerations."""
 

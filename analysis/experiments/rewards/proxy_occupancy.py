@@ -6,7 +6,6 @@ from functools import cache
 import numpy as np
 from scipy import special
 
-from analysis.kernels.policy_steps import soft_q
 from analysis.kernels.proxy_optimization import DIVERGENCES, distance, optimized, penalized_reward
 from analysis.lab import PILOT, Experiment, Floats, Plot, Rows, Seeds, asks, columns, of_seeds, tuned
 from envs import infinite_horizon
@@ -23,6 +22,18 @@ STRENGTHS = (30.0, 10.0, 3.0, 1.0, 0.6, 0.4, 0.25, 0.15, 0.06)
 WORLDS = ("noise", "tampering", "unseen cost", "lure", "trap")
 MARGIN, NEAR = 0.02, 0.05
 """Margins: true return per step in spreads of the base's; penalized proxy. Pre-set."""
+
+
+def soft_q(world: FiniteMDP, pi_SA: Floats, alpha: float) -> Floats:
+    """Q of pi with the reward alpha H(pi(. | s')) in every later state, infinite horizon, [S, A].
+
+    Source: Haarnoja et al. (2018), SAC, equation 2.
+    """
+    bonus_S = -alpha * (pi_SA * np.log(pi_SA)).sum(-1)
+    step_SS = np.einsum("sa,sat->st", pi_SA, world.transition_SAS)
+    reward_S = (pi_SA * world.mean_reward_SA).sum(-1) + bonus_S
+    value_S = np.linalg.solve(np.eye(world.states) - world.discount * step_SS, reward_S)
+    return np.asarray(world.mean_reward_SA + world.discount * world.transition_SAS @ value_S)
 
 
 def setting(kind: str, seed: int) -> tuple[FiniteMDP, Floats, Floats]:

@@ -104,15 +104,6 @@ def test_a_missing_seed_is_refused_and_a_share_must_be_one():
     refuses("given 3 of 2", seed_intervals.wilson_interval, 3, 2)
 
 
-def test_bands_hold_one_row_per_group_and_count_what_they_used():
-    frame = pd.concat([curve([0.1, 0.5], seed=0), curve([0.3, np.nan], seed=1)])
-    found = seed_intervals.bands(frame, ["recipe", "step"], "accuracy")
-    assert found.to_dict("list") == {
-        "recipe": ["grpo", "grpo"], "step": [0, 10], "center": [0.2, 0.5], "low": [0.1, 0.5],
-        "high": [0.3, 0.5], "n": [2, 1],
-    }  # fmt: skip
-
-
 def test_prosperity_before_collapse_is_found_and_dated():
     found = collapse.outcome(curve([0.1, 0.5, 0.8, 0.9, 1.0, 0.8, 0.6, 0.3, 0.0, 0.0]))
     assert found["best"] == pytest.approx(0.9)

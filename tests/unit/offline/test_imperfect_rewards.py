@@ -5,7 +5,7 @@ import pytest
 import torch
 from scipy import special
 
-from analysis.kernels import bandit_update, imperfect_rewards, policy_steps, proxy_optimization, step_ratios
+from analysis.kernels import bandit_update, imperfect_rewards, proxy_optimization, step_ratios
 from envs import infinite_horizon
 from envs.mdps import garnet
 from testbed.errors import UserError
@@ -15,7 +15,6 @@ EVEN = np.full((1, 4), 0.25)
 BASE = np.full((4, 2), 0.5)
 PAIRS = np.ones((2, 1, 4, 4))
 WORLD = garnet(states=4, actions=2, branching=2, seed=0, discount=0.9)
-TIED = np.log([0.5, 0.5])
 REFUSED = {
     "Reward model 1 never saw a pair": lambda: imperfect_rewards.reward_ensemble(
         PAIRS * np.array([1.0, 0.0])[:, None, None, None], PAIRS, np.zeros((2, 1, 4, 3)), 1.0
@@ -31,9 +30,6 @@ REFUSED = {
     "mu gives some answer probability 0": lambda: bandit_update.answer_weights(
         "reinforce", EVEN[0], np.eye(4)[0], EVEN[0]
     ),
-    "expected 0 < eps < 1": lambda: policy_steps.bounded_step(EVEN, EVEN, 1.0),
-    "expected 0 < set-point < log A": lambda: policy_steps.tempered(np.log(EVEN[0]), 2.0),
-    "its most likely answers tie": lambda: policy_steps.tempered(TIED, 0.1),
 }
 
 
