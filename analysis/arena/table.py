@@ -33,7 +33,7 @@ SETTING = ("rate", "knob", "at_edge")
 KEPT = ("task", "lag", "arm", "run", "seed", *SETTING, *COLUMNS, "off_rate", "steps_to_fresh")
 """Columns of the committed table."""
 ABOUT: Mapping[str, Any] = {
-    "version": VERSION, "fresh": FRESH, "once": ["task", "lag", "arm", *SETTING],
+    "version": VERSION, "fresh": FRESH, "once": ["task", "lag", "arm", *SETTING], "counts": "seed",
 }  # fmt: skip
 """Keys of the committed table, for Table.of."""
 SHARE = 0.8

@@ -48,7 +48,10 @@ class Table:
         """Return the frame as a table: floats with five significant digits, rows in the given order.
 
         about["once"]: columns written only in a row that differs in any of them from the row before.
+        about["counts"]: a column left out where it is that of the row before plus one.
         """
+        if counts := (about or {}).get("counts"):
+            frame = frame.assign(**{counts: frame[counts].mask(frame[counts].diff() == 1).astype("Int64")})
         if once := (about or {}).get("once"):
             words = frame[once].astype(str).fillna("")
             repeats = (words == words.shift()).all(axis=1)
@@ -62,7 +65,7 @@ class Table:
 
     @cached_property
     def frame(self) -> pd.DataFrame:
-        """Rows; columns written `once` are filled in, and `run` is derived from seeds if `about` says how."""
+        """Rows; what `about` says is left out, or derived as `run` from seeds, is filled in."""
         rows = pd.read_csv(io.BytesIO(self.csv))
         if once := self.about.get("once"):
             starts = rows[once[0]].notna()
@@ -73,6 +76,9 @@ class Table:
                     said.dtype.kind == "f" and said.mod(1).eq(0).all()
                 )  # blanks had turned them into floats
                 rows[column] = (said.astype(int) if whole else said).to_numpy()[of_row]
+        if counts := self.about.get("counts"):
+            since = rows[counts].notna().cumsum()
+            rows[counts] = rows[counts].ffill().astype(int) + rows.groupby(since).cumcount()
         if "fresh" in self.about:
             run = np.where(rows["seed"] < self.about["fresh"], "first", "replication")
             rows.insert(list(rows.columns).index("seed"), "run", run)

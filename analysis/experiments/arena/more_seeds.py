@@ -38,8 +38,8 @@ def trained(task: str, arm: str, seeds: Sequence[int]) -> Frame:
     parts = [drawn[first : first + STACK] for first in range(0, len(drawn), STACK)]
     rates, words = {arm: run.learning_rate}, tuple(COLUMNS.values())
     found = pd.concat(sweep({arm: Arm(run)}, words, rates, part) for part in parts)
-    at = {"task": task, "lag": OLD, "at_edge": int(here["at_edge"].max()), "seed": [*seeds]}
-    return found.rename(columns={word: name for name, word in COLUMNS.items()}).assign(**at)
+    found = found.rename(columns={word: name for name, word in COLUMNS.items()})
+    return found.assign(task=task, lag=OLD, at_edge=int(here["at_edge"].max()), seed=[*seeds])
 
 
 def rows(seeds: Seeds) -> Rows:

@@ -190,10 +190,13 @@ def test_rates_are_kept_and_shown_as_they_are():
 
 def test_settings_that_are_written_once_stand_in_every_row():
     settings = [("x=1", 64), ("x=1", 64), ("x=1", 16), (np.nan, 16), (np.nan, 16), ("x=1", 16)]
-    drawn = [row("grpo", seed, 0.5, lag) | {"knob": knob} for seed, (knob, lag) in enumerate(settings)]
+    seeds = (0, 1, 2, 1000, 1001, 0)
+    drawn = [
+        row("grpo", s, 0.5, lag) | {"knob": knob} for s, (knob, lag) in zip(seeds, settings, strict=True)
+    ]
     rows = pd.DataFrame(drawn).assign(rate=1.8e-4, curve=0)
-    made = Table.of(table.NAME, rows, {"once": ["lag", "rate", "knob", "at_edge"]})
-    assert made.csv.count(b"0.00018") == 4
+    made = Table.of(table.NAME, rows, {"once": ["lag", "rate", "knob", "at_edge"], "counts": "seed"})
+    assert (made.csv.count(b"0.00018"), made.csv.count(b"1001")) == (4, 0)
     pd.testing.assert_frame_equal(made.frame, rows, check_dtype=False)
 
 
