@@ -1,33 +1,12 @@
-"""Claims about schedules of equal mean lag: effects of the spread of ages around the mean.
-
-With weights that move along a line, theta_(t-k) = theta_t - k d, the second moment M(k) = E_mu W^2 of a
-softmax table is log-convex in the age k: at a state it is sum_a pi(a)^2 exp(A(theta - k d) - theta_a + k d_a)
-with a convex log-normalizer A, and sums and products of log-convex functions are log-convex. So E M(age)
-grows with the spread of the ages, by Jensen. Near k = 0, M(k) - 1 = k^2 d'Fd, F Fisher's information, so
-lag^2 + Var(age) takes the place of lag^2. Where the steps move the weights in directions orthogonal under
-Fisher's metric, d_i'F d_j = 0, M(k) - 1 is linear in k, and only the mean age counts.
-"""
+"""Schedules of equal mean lag in training: effects of the spread of ages around the mean."""
 
 from dataclasses import replace
-from typing import Any
 
-import numpy as np
 import pandas as pd
 
-from analysis.lab import Evidence, Experiment, Floats, Frame, Plot, arm, exact
-from envs.tokens.token_tree import TokenTree
+from analysis.lab import Experiment, Frame, Plot, arm
 from testbed.config.run import Run, grid
-from testbed.exact.response_tree import random_tree
 
-LAG, TREES = 4, 5
-ORDER = (
-    ("exact", "uniform"),
-    ("periodic", "uniform"),
-    ("uniform", "periodic"),
-    ("uniform", "two-point"),
-    ("uniform", "geometric"),
-)
-"""Pairs of age distributions with equal means; the second is at least as spread in the convex order."""
 PRESET, LATER = range(16), range(16, 32)
 """Seeds of the claims set before the sweep was run; the later claim is judged on the other seeds."""
 MIXED = ("uniform", "periodic")
@@ -59,80 +38,6 @@ EXPERIMENT = Experiment(
         arm=("recipe", "lag"),
     ),
 )  # fmt: skip
-
-
-def age_distributions() -> dict[str, Any]:
-    """Return every schedule's distribution of ages at LAG."""
-    from testbed.staleness import plan_for
-
-    names = sorted({name for pair in ORDER for name in pair})
-    return {name: plan_for(Run(staleness=name, lag=LAG)).distribution for name in names}
-
-
-def softmax(logits_xSA: Floats) -> Floats:
-    """Return the policies of tables of logits."""
-    weight_xSA = np.exp(logits_xSA - logits_xSA.max(-1, keepdims=True))
-    policy_xSA: Floats = weight_xSA / weight_xSA.sum(-1, keepdims=True)
-    return policy_xSA
-
-
-def moments(tree: TokenTree, logits_SA: Floats, step_KSA: Floats) -> Floats:
-    """Return E_mu W^2 [K], pi = softmax(logits), mu the K policies `step` times each age earlier."""
-    moment_K: Floats = tree.divergence(softmax(logits_SA)[None], softmax(logits_SA - step_KSA)).second_moment
-    return moment_K
-
-
-@EXPERIMENT.claim(
-    "spread-of-ages-raises-the-second-moment",
-    source="this project; Jensen's inequality, M is log-convex along a line of softmax weights",
-)
-def spread_of_ages_raises_the_second_moment() -> Evidence:
-    """While weights move along a line, E_mu W^2 is log-convex in the age, so of schedules with equal mean lag
-    the more spread one has the smaller exact ESS: exact above periodic = uniform above two-point and
-    geometric.
-    """
-    found, gaps = age_distributions(), []
-    longest = max(ages.longest for ages in found.values())
-    for seed in range(TREES):
-        tree = random_tree(3, 3, seed=seed, end_token=2 if seed % 2 else None)
-        rng = np.random.default_rng([seed, 7])
-        logits_SA, drift_SA = rng.normal(size=(2, tree.states, tree.actions))
-        moment_K = moments(tree, logits_SA, 0.05 * np.arange(longest + 1)[:, None, None] * drift_SA)
-        log_K = np.log(moment_K)
-        gaps += list(2 * log_K[1:-1] - log_K[:-2] - log_K[2:])
-        mean = {name: float(moment_K[ages.age_K] @ ages.share_K) for name, ages in found.items()}
-        gaps += [mean[less] / mean[more] - 1 for less, more in ORDER]
-    gaps += [max(0.0, abs(ages.mean / LAG - 1) - 1e-12) for ages in found.values()]
-    return exact(gaps, 1e-12, f"largest violation over {TREES} trees of 3 tokens, mean lag {LAG}")
-
-
-@EXPERIMENT.claim(
-    "age-variance-adds-to-chi2-when-drift-keeps-its-direction",
-    source="this project; second order of E_mu W^2 in the drift",
-)
-def age_variance_adds_to_chi2_when_drift_keeps_its_direction() -> Evidence:
-    """For a small drift along a line, chi^2 of a schedule is 1 + Var(age) / lag^2 times that of the exact
-    lag; where every step moves in a direction of its own it is the same for all schedules.
-    """
-    found, gaps = age_distributions(), []
-    longest = max(ages.longest for ages in found.values())
-    for seed in range(TREES):
-        tree = random_tree(3, 4, seed=seed)
-        rng = np.random.default_rng([seed, 8])
-        logits_SA, drift_SA = rng.normal(size=(2, tree.states, tree.actions))
-        line_KSA = 1e-5 * np.arange(longest + 1)[:, None, None] * drift_SA
-        # Step k moves the logits of state k alone, scaled so that all steps have equal Fisher length: state k
-        # then contributes k times the same to chi^2.
-        one_KSA = np.eye(tree.states)[:longest, :, None] * drift_SA
-        length_K = np.sqrt(moments(tree, logits_SA, 1e-4 * one_KSA) - 1)
-        turn_KSA = np.cumsum(1e-7 * one_KSA / length_K[:, None, None], axis=0)
-        turn_KSA = np.concatenate([np.zeros_like(turn_KSA[:1]), turn_KSA])
-        for step_KSA, spread in ((line_KSA, True), (turn_KSA, False)):
-            chi2_K = moments(tree, logits_SA, step_KSA) - 1
-            for ages in found.values():
-                expected = 1 + ages.variance / LAG**2 if spread else 1.0
-                gaps.append(abs(float(chi2_K[ages.age_K] @ ages.share_K) / chi2_K[LAG] / expected - 1))
-    return exact(gaps, 5e-3, f"largest relative distance over {TREES} trees of 4 tokens, mean lag {LAG}")
 
 
 AT = {"recipe": "grpo", "lag": 16}

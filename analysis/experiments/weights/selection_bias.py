@@ -1,11 +1,8 @@
 """Claims about age limits where long responses take long: kept ones are short, unless the trainer waits."""
 
-import itertools
 from dataclasses import replace
 
-import numpy as np
-
-from analysis.lab import Arm, Evidence, Experiment, Floats, Frame, Groups, Plot, exact, paired
+from analysis.lab import Arm, Experiment, Frame, Groups, Plot, paired
 from testbed.config.run import Run, grid
 
 LENGTH = "mean staleness/length_made"
@@ -52,55 +49,6 @@ EXPERIMENT = Experiment(
         also=({"y": "exact/value: final value"}, {"y": "mean staleness/stalled: time steps stalled"}),
     ),
 )  # fmt: skip
-
-
-def cohorts(rule: str, limit: int, seed: int, steps: int = 200) -> list[tuple[Floats, Floats]]:
-    """Return, for each start of 8 groups, the times that the kept and the discarded groups took.
-
-    Groups still being generated at the end are neither. Times are uniform over 1 .. 6.
-    """
-    from testbed.staleness.latency import CellQueue, Latency
-
-    draws = np.random.default_rng(seed).integers(1, 7, size=(40 * steps, 8))
-    line, draw = CellQueue(Latency(speed=1.0, base=0, concurrency=0, limit=limit, rule=rule), 8), 0
-    kept: dict[int, list[float]] = {}
-    lost: dict[int, list[float]] = {}
-    for step in range(steps):
-        waiting = True
-        while waiting:
-            line.land()
-            line.start(draws[draw], step, draw)
-            line.fill(step)
-            draw, waiting = draw + 1, len(line.batch) < 8
-        for groups, into in zip(line.take(), (kept, lost), strict=True):
-            for group in groups:
-                into.setdefault(group.draw, []).append(float(draws[group.draw, group.place]))
-    return [(np.array(kept.get(d, [])), np.array(lost.get(d, []))) for d in range(draw)]
-
-
-@EXPERIMENT.claim(
-    "discarding-takes-the-longest-of-a-start",
-    source="tinker-cookbook issue 822; the ordering is derived here",
-)
-def discarding_takes_the_longest_of_a_start() -> Evidence:
-    """Of groups that start together, those discarded for their age took at least as long as every one that is
-    trained on, and longer on average; a trainer that waits instead discards none.
-
-    Return the largest excess of a kept group's time over a discarded one's of the same start; 0 or 1 else.
-    """
-    gaps, split = [0.0], 0
-    for limit, seed in itertools.product((1, 2), range(4)):
-        found = cohorts("discard", limit, seed)
-        both = [(kept, lost) for kept, lost in found if kept.size and lost.size]
-        gaps += [max(0.0, kept.max() - lost.min()) for kept, lost in both]
-        mean_kept, mean_lost = (np.concatenate(part).mean() for part in zip(*found, strict=True))
-        gaps.append(float(mean_kept >= mean_lost))
-        split += len(both)
-        gaps.append(float(sum(lost.size for _, lost in cohorts("wait", limit, seed))))
-    gaps.append(float(split < 100))
-    return exact(
-        gaps, 0.0, f"violations, in {split} starts of which some groups were kept and some discarded"
-    )
 
 
 def under(rule: str, limit: int) -> Arm:
