@@ -44,18 +44,15 @@ EXPERIMENT = MIXTURES.experiment(
     systems={"CHORD": Part("one expert that is right on four of ten prompts", ("mixed-in-*",))},
 )  # fmt: skip
 
-for _rival, _says in (
-    ("grpo", "GRPO"),
-    ("sft", "imitation"),
-    ("sft, then grpo", "imitation that is followed by GRPO"),
-    ("fixed", "a mixture of one weight"),
-):
-    asks(
-        EXPERIMENT,
-        (f"mixed-in-chord-phi-ends-above-{_rival.replace(', ', '-').replace(' ', '-')}",
-         f"From a base right once in 200, CHORD-phi ends 0.02 more accurate than {_says}.",
-         "chord-phi", _rival, MORE),
-    )  # fmt: skip
+_FROM = "From a base right once in 200, CHORD-phi ends 0.02 more accurate than"
+asks(EXPERIMENT,
+    ("mixed-in-chord-phi-ends-above-grpo", f"{_FROM} GRPO.", "chord-phi", "grpo"),
+    ("mixed-in-chord-phi-ends-above-sft", f"{_FROM} imitation.", "chord-phi", "sft"),
+    ("mixed-in-chord-phi-ends-above-sft-then-grpo", f"{_FROM} imitation that is followed by GRPO.",
+     "chord-phi", "sft, then grpo"),
+    ("mixed-in-chord-phi-ends-above-fixed", f"{_FROM} a mixture of one weight.", "chord-phi", "fixed"),
+    by=MORE,
+)  # fmt: skip
 
 if __name__ == "__main__":
     MIXTURES.choose()
