@@ -33,6 +33,7 @@ class Arm:
     adapt: step of an adaptive behavior, 0 draws from the policy. kept: batches in the buffer.
     critic: "state", or of actions that are several tokens "action", "token",
     "decomposed". token_discount: of every token, for "token". scaled: advantages to a mean square of 1.
+    lag: updates since the policy that draws a batch, around which PPO clips.
     """
 
     update: str = "ppo"
@@ -45,6 +46,7 @@ class Arm:
     scaled: bool = True
     passes: int = 10
     falls: bool = False
+    lag: int = 0
 
 
 @dataclass(frozen=True)
@@ -183,9 +185,10 @@ def token_advantages(data: Counts, discount: float, arm: Arm, tokens: Tokens) ->
     return visit_RSNV, adv_RXV.reshape(visit_RSNV.shape)
 
 
-def moved(log_RSA: Floats, visit_RSA: Floats, adv_RSA: Floats, arm: Arm, left: float) -> Floats:
-    """Return the logits after an update; left: share of the iterations still to come."""
-    old_RSA = softmax(log_RSA)
+def moved(
+    log_RSA: Floats, visit_RSA: Floats, adv_RSA: Floats, arm: Arm, left: float, old_RSA: Floats
+) -> Floats:
+    """Return the logits after an update; left: share of the iterations still to come; old: the sampler."""
     count_RS1 = visit_RSA.sum(-1, keepdims=True)
     weight_RS1 = count_RS1 / count_RS1.sum(1, keepdims=True)
     share_RSA = visit_RSA / count_RS1.sum(1, keepdims=True)
@@ -193,7 +196,7 @@ def moved(log_RSA: Floats, visit_RSA: Floats, adv_RSA: Floats, arm: Arm, left: f
         adv_RSA = ratio(adv_RSA, np.sqrt((share_RSA * adv_RSA**2).sum((1, 2), keepdims=True)))
     if arm.update == "ppo":
         return clipped_passes(
-            log_RSA, visit_RSA, adv_RSA, passes=arm.passes, step_size=arm.rate, clip=arm.knob
+            log_RSA, visit_RSA, adv_RSA, passes=arm.passes, step_size=arm.rate, clip=arm.knob, old_RSA=old_RSA
         )
     gain_RSA = ratio(ratio(visit_RSA, count_RS1), old_RSA) * adv_RSA
     if arm.update == "trust region":
@@ -218,31 +221,48 @@ def learn(
     seed: int,
     noise: float = 0.5,
     tokens: Tokens | None = None,
+    drift: list[Floats] | None = None,
 ) -> Floats:
-    """Return the exact score of the policy before each iteration and after the last, [K + 1, R]."""
+    """Return the exact score of the policy before each iteration and after the last, [K + 1, R].
+
+    drift: takes KL(sampler || policy) and the share of steps outside the clip before each update, [2, R].
+    """
     rng = np.random.default_rng(seed)
     cells, states, actions = worlds.reward_RSA.shape
     shape = (cells, states, actions) if tokens is None else (cells, states, *tokens.after_NV.shape)
-    log, kept, scores = np.zeros(shape), list[Counts](), []
+    log, kept, scores, past = np.zeros(shape), list[Counts](), [], list[Floats]()
     for iteration in range(iterations + 1):
         pi = softmax(log)
         pi_RSA = pi if tokens is None else tokens.policy(np.log(np.maximum(pi, 1e-300)))
         scores.append(worlds.score(pi_RSA))
         if iteration == iterations:
             break
-        fresh = sampled(worlds, pi_RSA, arm, kept, batch, rng, noise)
+        past = [*past, pi][-arm.lag - 1 :]
+        old_RSA = pi_RSA if tokens else past[0]
+        fresh = sampled(worlds, old_RSA, arm, kept, batch, rng, noise)
         data = sum(kept, fresh)
         kept = [*kept, fresh][-arm.kept + 1 :] if arm.kept > 1 else []
         left = 1 - iteration / iterations
         if tokens is None:
             adv_RSA = advantages(data, worlds.discount)
-            log = moved(log, data.visit_RSA, adv_RSA, arm, left)
+            if drift is not None:
+                drift.append(_drift(pi_RSA / old_RSA, data.visit_RSA, adv_RSA, arm.knob))
+            log = moved(log, data.visit_RSA, adv_RSA, arm, left, old_RSA)
         else:
             visit, adv = token_advantages(data, worlds.discount, arm, tokens)
             flat = (cells, -1, shape[-1])
-            log = moved(log.reshape(flat), visit.reshape(flat), adv.reshape(flat), arm, left).reshape(shape)
+            log = moved(*(x.reshape(flat) for x in (log, visit, adv)), arm, left, pi.reshape(flat)).reshape(
+                shape
+            )
         log = np.maximum(log - log.max(-1, keepdims=True), FLOOR)
     return np.stack(scores)
+
+
+def _drift(rho_RSA: Floats, visit_RSA: Floats, adv_RSA: Floats, clip: float) -> Floats:
+    """Return the mean of rho - 1 - log rho over a batch and the share of steps outside the clip, [2, R]."""
+    share_RSA = visit_RSA / visit_RSA.sum((1, 2), keepdims=True)
+    outside_RSA = np.where(adv_RSA >= 0, rho_RSA > 1 + clip, rho_RSA < 1 - clip)
+    return np.stack([(share_RSA * each).sum((1, 2)) for each in (rho_RSA - 1 - np.log(rho_RSA), outside_RSA)])
 
 
 def adapted_policy(pi_RSA: Floats, visit_RSA: Floats, step_size: ArrayLike, kl_budget: float) -> Floats:

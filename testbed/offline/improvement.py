@@ -96,16 +96,17 @@ def clipped_passes(
     passes: int,
     step_size: ArrayLike,
     clip: float,
+    old_RSA: Floats | None = None,
 ) -> Floats:
     """`passes` gradient steps in the logits on sum n/N min(rho A, clip(rho, 1 - clip, 1 + clip) A), [R, S,
     A].
 
-    rho = pi / pi at entry. A pair has no gradient once its ratio leaves the interval in the direction of its
-    advantage (Schulman et al. 2017, equation 7); n(s, a) of a data set replaces its steps.
+    rho = pi / old, by default pi at entry. A pair has no gradient once its ratio leaves the interval in the
+    direction of its advantage (Schulman et al. 2017, equation 7); n(s, a) of a data set replaces its steps.
     """
     rate_R11 = np.asarray(step_size, np.float64).reshape(-1, 1, 1)
     share_RSA = visit_RSA / np.maximum(visit_RSA.sum((-1, -2), keepdims=True), 1e-300)
-    old_RSA = softmax(logits_RSA)
+    old_RSA = softmax(logits_RSA) if old_RSA is None else old_RSA
     for _ in range(passes):
         pi_RSA = softmax(logits_RSA)
         rho_RSA = pi_RSA / old_RSA

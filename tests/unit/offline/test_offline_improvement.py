@@ -9,7 +9,8 @@ from support.small_mdps import SMALL, policies
 
 from analysis.kernels import imitation
 from analysis.kernels.mechanisms import tightrope
-from analysis.worlds.sampled_improvement import adapted_policy
+from analysis.worlds.offline_worlds import random_worlds
+from analysis.worlds.sampled_improvement import Arm, adapted_policy, learn
 from envs import infinite_horizon
 from envs.logged_data import Counts, collect, expected_counts
 from testbed.offline import improvement, tabular_offline
@@ -31,11 +32,12 @@ def test_returns_to_go_are_means_over_visits_of_parts_with_draws_of_their_own():
     assert_allclose(mean, total / np.maximum(visit, 1), atol=1e-12)
 
 
-def test_clipped_passes_are_gradient_ascent_on_the_surrogate_on_both_sides_of_the_clip():
+@pytest.mark.parametrize("stale", [False, True])
+def test_clipped_passes_are_gradient_ascent_on_the_surrogate_on_both_sides_of_the_clip(stale):
     rng = np.random.default_rng(0)
     logits, advantage = rng.normal(size=(2, 2, 3, 4))
     visits, rate = rng.integers(0, 4, (2, 3, 4)).astype(float), np.array([2.0, 8.0])
-    theta, start = torch.tensor(logits), torch.tensor(logits).softmax(-1)
+    theta, start = torch.tensor(logits), torch.tensor(logits + 0.3 * stale * advantage).softmax(-1)
     share = torch.tensor(visits / visits.sum((1, 2), keepdims=True))
     for _ in range(20):
         rho = theta.requires_grad_().softmax(-1) / start
@@ -44,7 +46,15 @@ def test_clipped_passes_are_gradient_ascent_on_the_surrogate_on_both_sides_of_th
         theta = (theta + torch.tensor(rate)[:, None, None] * slope).detach()
     assert (rho < 0.8).any()
     assert (rho > 1.2).any()
-    found = improvement.clipped_passes(logits, visits, advantage, passes=20, step_size=rate, clip=0.2)
+    found = improvement.clipped_passes(
+        logits,
+        visits,
+        advantage,
+        passes=20,
+        step_size=rate,
+        clip=0.2,
+        old_RSA=start.numpy() if stale else None,
+    )
     assert_allclose(found, theta, atol=1e-12)
 
 
@@ -54,6 +64,19 @@ def test_the_adapted_behavior_leans_to_what_is_missing_within_its_budget():
     assert mu[0, 0, 1] == pytest.approx(1 / (1 + np.exp(-0.1 * 6)))
     assert tabular_offline.kl(adapted_policy(pi, visits, 100.0, 0.05), pi)[0, 0] <= 0.05
     assert_allclose(adapted_policy(pi, visits, 0.0, 0.05), pi)
+
+
+def test_data_of_a_lag_are_drawn_by_the_policy_so_many_updates_ago():
+    found, worlds = {}, random_worlds((1, 2))
+    for lag in (0, 2, 9):
+        drift: list[np.ndarray] = []
+        learn(worlds, Arm(rate=5.0, lag=lag), iterations=5, batch=64, seed=0, drift=drift)
+        found[lag] = np.array(drift)[:, 0]
+    assert (found[0] == 0).all()
+    assert (found[2][1:] > 0).all()
+    # Up to the third batch all data are the first policy's.
+    np.testing.assert_array_equal(found[2][:3], found[9][:3])
+    assert (found[2][3] != found[9][3]).all()
 
 
 def test_errors_of_cloning_compound_and_corrections_do_not():
