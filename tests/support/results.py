@@ -29,7 +29,9 @@ AREAS = (
     "testbed/advantages", "testbed/objectives", "testbed/estimators", "testbed/offline", "testbed/worlds",
     "testbed/teachers", "testbed/mismatch", "testbed/inspection", "envs", "analysis/kernels",
     "testbed/staleness", "testbed/pipeline", "testbed/logs", "testbed/diagnostics", "testbed/results",
-    "testbed/cli", "analysis/judging", "analysis/tables", "analysis/commands",
+    "testbed/cli", "testbed/losses", "testbed/exact", "testbed/data", "testbed/anchors", "testbed/critics",
+    "testbed/prefixes", "testbed/stacks", "testbed/testing", "analysis/judging", "analysis/tables",
+    "analysis/commands",
 )  # fmt: skip
 LEFT_OUT = (
     # reads clock, memory, cores, versions or environment
