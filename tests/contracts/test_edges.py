@@ -1,0 +1,196 @@
+"""Values at the ends of ranges, by hand: ties, zeros, states without mass, nothing at all."""
+
+import math
+import os
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from support.command_line import told
+from support.fixtures import batch_of
+from support.refusals import refuses
+from support.small_runs import SMALL
+
+from analysis.kernels import constrained, proxy_optimization
+from envs import divergence, dynamic_programs
+from envs.logged_bandit import bandit
+from envs.mdps import garnet
+from testbed.advantages.grouped import asymre
+from testbed.cli import run_sweep, show_command
+from testbed.config.toml_file import _misplaced
+from testbed.data.signals import Signals
+from testbed.logs.record import RECORD
+from testbed.objectives import outside
+from testbed.objectives.clipped.dppo import within_total_variation
+from testbed.objectives.mixture.remix import kl_convex_weight
+from testbed.objectives.reinforce.topr import tapered
+from testbed.policies.hf import chat_task, hf_policy
+from testbed.policies.policy import Policy
+from testbed.policies.toy import layers, products
+from testbed.recipes import recipe
+from testbed.recipes.stack_composition import compose
+from testbed.worlds import build_world, generation
+
+WORLD = garnet(states=3, actions=2, branching=2, discount=0.9, seed=1)
+ARMS, FIRST = bandit(arms=2), np.array([[[1.0, 0.0]]])
+HALF, MOST = np.full((3, 2), 0.5), np.tile([0.9, 0.1], (3, 1))
+
+
+def of(adv, ratios, **fields):
+    """Return log pi and a batch of one sequence."""
+    logp, batch = batch_of([(adv, ratios)])
+    return logp, replace(batch, **fields)
+
+
+def tied_taper():
+    """A = threshold is tapered, as A below it is; one above keeps weight 1."""
+    found = []
+    for adv in (0.5, 0.6):
+        logp, batch = of(adv, (3.0,))
+        logp.requires_grad_(True)
+        loss = tapered(logp, batch, level="token", low=0.0, high=2.0, threshold=0.5)
+        found.append(-torch.autograd.grad(loss.sum(), logp)[0].item() / adv)
+    return found
+
+
+def kept_without_advantage():
+    """A = 0 is held to the lower limit alone."""
+    logp, batch = of(0.0, (0.25, 4.0), logp_mu_BT=torch.tensor([[0.8, 0.2]]).log())
+    logp = torch.tensor([[0.2, 0.8]]).log()
+    return within_total_variation(logp, batch)[0].tolist()
+
+
+def unreached_state():
+    """A state without mass gets the first allowed action, here the second of two."""
+    moves = np.zeros((2, 2, 2))
+    moves[..., 0] = 1.0
+    allowed = np.array([[True, True], [False, True]])
+    zero, start = np.zeros((2, 2)), np.array([1.0, 0.0])
+    return constrained.constrained_optimum(moves, zero, zero, start, 0.5, 1.0, allowed)[0][1].tolist()
+
+
+def weights_of_remix():
+    """The penalties to the base and to the last policy share one coefficient."""
+    first, second = recipe["remix"].function(coefficient=2.0).hand_over.recipe.terms
+    return [each.coefficient(70, 100) for each in (first, second)]
+
+
+def lone_asymre():
+    return asymre(Signals(reward_B=torch.tensor([3.0]), group_B=torch.tensor([0])), shift=-0.25)
+
+
+def unused_passes():
+    return compose("verl", ["ppo_epochs=3"]).unused
+
+
+def added_row():
+    """y += w x has the rows beyond a multiple of four."""
+    y = np.ones((5, 32), np.float32)
+    products.product(y, np.ones((5, 2), np.float32), np.ones((2, 32), np.float32), True)
+    return y[:, 0].tolist()
+
+
+def off_support():
+    """At order 1 an action that mu lacks adds nothing."""
+    return divergence.log_moment(ARMS.transition_SAS, ARMS.tables, HALF[None, :1], FIRST, 1.0)
+
+
+def rounded_attention():
+    none, one = torch.zeros(1, 1, 1), torch.ones(1, 1, 1)
+    layer = SimpleNamespace(rounding=torch.round, out=one, up=none, down=none)
+    return layers.finish_block(one, 0.4 * one, layer)[0, 0].tolist()
+
+
+EDGES = {
+    "taper at the threshold": (tied_taper, [2.0, 1.0]),
+    "no advantage": (kept_without_advantage, [False, True]),
+    "unreached state": (unreached_state, [0.0, 1.0]),
+    "remix": (weights_of_remix, [2 * kl_convex_weight(70), 2 - 2 * kl_convex_weight(70)]),
+    "group of one": (lone_asymre, [0.25]),
+    "passes are read": (unused_passes, ()),
+    "KL(mu, pi)": (lambda: dynamic_programs._row_log_moments(HALF[None], HALF[None] * [0.4, 1.6], 0, 0)[1],
+                   0.2 * math.log(0.4) + 0.8 * math.log(1.6)),
+    "KL of a table to another": (lambda: proxy_optimization.distance(WORLD, MOST, HALF, "action KL"),
+                                 0.9 * math.log(1.8) + 0.1 * math.log(0.2)),
+    "off the support": (off_support, [math.log(0.5)]),
+    "a last row is added": (added_row, 5 * [3.0]),
+    "attention is rounded": (rounded_attention, [1.0]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_a_value_at_an_end_is_that_by_hand(name):
+    call, wanted = EDGES[name]
+    found = call()
+    assert (found.tolist() if isinstance(found, torch.Tensor) else found) == pytest.approx(wanted)
+
+
+def test_the_token_with_number_zero_can_end_a_response(tmp_path):
+    (tmp_path / "config.json").write_text('{"eos_token_id": 0}')
+    assert chat_task.end_tokens(tmp_path) == [0]
+
+
+def test_facts_that_are_false_or_zero_are_shown(capsys):
+    show_command._print_facts({"free": False, "bias": 0.0, "source": "", "needs": ()})
+    assert capsys.readouterr().out.split() == ["free", "False", "bias", "0.0"]
+
+
+def test_the_short_option_helps(capsys):
+    assert "Usage:" in told(capsys, "-h")
+
+
+def test_tokens_are_recorded_while_a_sweep_runs_and_no_longer(tmp_path, monkeypatch):
+    for before in (None, "elsewhere"):
+        monkeypatch.delenv(RECORD, raising=False)
+        if before:
+            monkeypatch.setenv(RECORD, before)
+        with run_sweep.recording(tmp_path, True):
+            assert Path(os.environ[RECORD]).name == "tokens"
+        assert os.environ.get(RECORD) == before
+
+
+def test_a_loss_is_asked_for_its_gradient_once_gradients_are_on():
+    logp, batch = of(1.0, (1.0, 2.0))
+    call = outside.checked(lambda logp_BT, batch: torch.zeros_like(logp_BT), "mine.py")
+    with torch.no_grad():
+        call(logp.requires_grad_(True), batch)
+    refuses("does not depend on logp_BT", call, logp, batch)
+
+
+def test_a_policy_without_changing_weights_says_so():
+    told = []
+    Policy.sample_in_flight(SimpleNamespace(_lacks=told.append), *[None] * 5)
+    assert told == ["a sampler whose weights change inside a response"]
+
+
+def test_a_model_is_tried_without_ranks_or_engine(monkeypatch):
+    given = []
+    monkeypatch.setattr(hf_policy, "HuggingFacePolicy", lambda *_, **named: given.append(named))
+    monkeypatch.setattr(build_world, "task_for_model", lambda *_: None)
+    monkeypatch.setattr(build_world, "token_task", lambda _: None)
+    build_world._try(SMALL, {"ranks": 2, "engine": "x", "dtype": "float32"})
+    assert given == [{"dtype": "float32"}]
+
+
+def test_a_worker_ends_when_nobody_gives_orders_any_more():
+    code = "import sys; from testbed.execution import worker; next(worker._inbox(sys.stdin.buffer))"
+    assert subprocess.run([sys.executable, "-c", code], input=b"", timeout=60, check=False).returncode == 0
+
+
+def test_a_misspelt_table_is_told_with_the_table_that_was_meant():
+    assert "Did you mean 'grid'" in dict(_misplaced({"grdi": {}}))["grdi"]
+
+
+def test_the_trainer_is_noted_for_a_snapshot_alone(monkeypatch):
+    monkeypatch.setattr(generation, "around_frozen", lambda *_: (None, None))
+    monkeypatch.setattr(generation.Generation, "sliced", lambda *_: None)
+    made = [
+        generation.Generation((replace(SMALL, anchor=name),), None)
+        for name in ("recipe", "current", "snapshot")
+    ]
+    assert [each.notes_trainer for each in made] == [False, False, True]
