@@ -52,10 +52,10 @@ def read_catalog() -> Iterator[Mutant]:
                 continue
             name, place, old, new, chosen, *_ = *line.split("\t"), "", ""
             chosen = f"{usual} {chosen}".strip() if chosen[:1] in ("", "-") else chosen
-            yield Mutant(name, file, place, _plain(old), _plain(new), chosen)
+            yield Mutant(name, file, place, plain(old), plain(new), chosen)
 
 
-def _plain(written: str) -> str:
+def plain(written: str) -> str:
     """Return the text that a column stands for: "\\n" is a new line, "\\\\" a backslash."""
     return "\\".join(part.replace("\\n", "\n") for part in written.split("\\\\"))
 
