@@ -1,5 +1,6 @@
 """Values at the ends of ranges, by hand: ties, zeros, states without mass, nothing at all."""
 
+import io
 import math
 import os
 import subprocess
@@ -16,6 +17,7 @@ from support.fixtures import batch_of
 from support.refusals import refuses
 from support.small_runs import SMALL
 
+from analysis.judging import verdicts
 from analysis.kernels import constrained, proxy_optimization
 from envs import divergence, dynamic_programs
 from envs.logged_bandit import bandit
@@ -24,16 +26,22 @@ from testbed.advantages.grouped import asymre
 from testbed.cli import run_sweep, show_command
 from testbed.config.toml_file import _misplaced
 from testbed.data.signals import Signals
+from testbed.estimators.trajectory_weights import LoggedEpisodes
+from testbed.exact import gradient_report
+from testbed.execution.progress import Plain
+from testbed.logs import readers, sanity_checks
 from testbed.logs.record import RECORD
 from testbed.objectives import outside
-from testbed.objectives.clipped.dppo import within_total_variation
+from testbed.objectives.clipped import bapo, dppo
 from testbed.objectives.mixture.remix import kl_convex_weight
 from testbed.objectives.reinforce.topr import tapered
 from testbed.policies.hf import chat_task, hf_policy
+from testbed.policies.hf.flat_parameters import FlatParameters
 from testbed.policies.policy import Policy
 from testbed.policies.toy import layers, products
 from testbed.recipes import recipe
 from testbed.recipes.stack_composition import compose
+from testbed.staleness.storage import readable
 from testbed.worlds import build_world, generation
 
 WORLD = garnet(states=3, actions=2, branching=2, discount=0.9, seed=1)
@@ -62,7 +70,7 @@ def kept_without_advantage():
     """A = 0 is held to the lower limit alone."""
     logp, batch = of(0.0, (0.25, 4.0), logp_mu_BT=torch.tensor([[0.8, 0.2]]).log())
     logp = torch.tensor([[0.2, 0.8]]).log()
-    return within_total_variation(logp, batch)[0].tolist()
+    return dppo.within_total_variation(logp, batch)[0].tolist()
 
 
 def unreached_state():
@@ -100,6 +108,21 @@ def off_support():
     return divergence.log_moment(ARMS.transition_SAS, ARMS.tables, HALF[None, :1], FIRST, 1.0)
 
 
+def moment_of_coordinates():
+    """One token, of pi = 1/4: both coordinates of its score are 3/4 in size."""
+    leaves = SimpleNamespace(mask_LT=np.array([[True]]), state_LT=[[0]], action_LT=[[0]])
+    bench = SimpleNamespace(leaves=leaves, pi_SA=np.array([[0.25, 0.75]]), law_L=np.ones(1))
+    return gradient_report._coordinate_moment(bench, np.array([[2.0]]))[0].tolist()
+
+
+def limits_of_dppo():
+    """pi - mu = 0.2 is within 0.3, the limit above, and not within 0.05, the one below."""
+    _, batch = of(1.0, (1.4,), logp_mu_BT=torch.tensor([[0.5]]).log())
+    logp = torch.tensor([[0.7]]).log().requires_grad_(True)
+    loss = dppo.dppo_tv(logp, batch, d_low=0.05, d_high=0.3)
+    return (-torch.autograd.grad(loss.sum(), logp)[0][0]).tolist()
+
+
 def rounded_attention():
     none, one = torch.zeros(1, 1, 1), torch.ones(1, 1, 1)
     layer = SimpleNamespace(rounding=torch.round, out=one, up=none, down=none)
@@ -118,6 +141,11 @@ EDGES = {
     "KL of a table to another": (lambda: proxy_optimization.distance(WORLD, MOST, HALF, "action KL"),
                                  0.9 * math.log(1.8) + 0.1 * math.log(0.2)),
     "off the support": (off_support, [math.log(0.5)]),
+    "moment of two actions": (moment_of_coordinates, 2 * [2 * 0.75**2]),
+    "steps that rounding cuts": (lambda: bapo._steps(0.0, 0.3, 0.1), [0.0, 0.1, 0.2, 0.3]),
+    "limits of either side": (limits_of_dppo, [1.4]),
+    "a whole unit": (lambda: readable(1024), "1 KiB"),
+    "a large count": (lambda: verdicts._text(1234567), "1.2346e+06"),
     "a last row is added": (added_row, 5 * [3.0]),
     "attention is rounded": (rounded_attention, [1.0]),
 }  # fmt: skip
@@ -127,7 +155,8 @@ EDGES = {
 def test_a_value_at_an_end_is_that_by_hand(name):
     call, wanted = EDGES[name]
     found = call()
-    assert (found.tolist() if isinstance(found, torch.Tensor) else found) == pytest.approx(wanted)
+    found = found.tolist() if isinstance(found, torch.Tensor) else found
+    assert found == (wanted if isinstance(wanted, str) else pytest.approx(wanted))
 
 
 def test_the_token_with_number_zero_can_end_a_response(tmp_path):
@@ -194,3 +223,53 @@ def test_the_trainer_is_noted_for_a_snapshot_alone(monkeypatch):
         for name in ("recipe", "current", "snapshot")
     ]
     assert [each.notes_trainer for each in made] == [False, False, True]
+
+
+def test_an_action_one_beyond_the_table_is_refused():
+    episodes = SimpleNamespace(action_NT=[[2]], pi_SA=np.ones((1, 2)), mask_NT=None)
+    refuses("action_NT runs from 2 to 2, expected 0 to 1", LoggedEpisodes._indices, episodes, "action_NT")
+
+
+def test_an_infinite_log_probability_is_not_one_of_probability_zero(monkeypatch):
+    monkeypatch.setattr(sanity_checks, "_under_mask", lambda *_: np.array([np.inf, -1.0]))
+    assert sanity_checks._missing(None) == []
+
+
+def test_a_log_of_tensors_has_either_ending(tmp_path):
+    for ending in ("pt", "pth"):
+        torch.save({"step": 3}, tmp_path / f"x.{ending}")
+        assert readers._first(tmp_path / f"x.{ending}") == {"step": 3}
+
+
+def test_the_first_line_of_a_plain_display_does_not_wait():
+    shown = Plain(out := io.StringIO())
+    shown.planned = 3
+    shown.show()
+    shown.show()
+    assert out.getvalue().count("\n") == 1
+
+
+def test_weights_of_more_parameters_than_the_model_has_are_refused():
+    model = SimpleNamespace(total=3, sizes=[3], names=["w"], shapes=[(3,)])
+    for size in (2, 4):
+        with pytest.raises(ValueError, match="the model has 3 parameters"):
+            FlatParameters.views(model, torch.zeros(size))
+
+
+def test_every_part_of_a_batch_is_scored_at_its_own_tokens(monkeypatch):
+    logits, token = torch.arange(12.0).reshape(4, 3).cos(), torch.tensor([0, 2, 1, 1])
+    model = SimpleNamespace(task=SimpleNamespace(vocabulary=3), device=None, _logits=lambda part, _: part)
+    monkeypatch.setattr(hf_policy, "chunk_rows", lambda *_: 2)
+    found = hf_policy.HuggingFacePolicy._score_norm_rows(model, logits, None, token)
+    torch.testing.assert_close(found, hf_policy.logits_score_norm(logits, token))
+
+
+def test_greedy_answers_never_ask_an_outside_engine(monkeypatch):
+    monkeypatch.setattr(hf_policy, "ended_by", lambda _: None)
+    given = [torch.zeros(1, 1, 1)] * 3
+    model = SimpleNamespace(
+        engine="x", device="cpu", task=None, _stack=bool, _order=lambda *_: None, _write=lambda *_: given
+    )
+    zeros = torch.zeros(1, 1, 1)
+    drawn = hf_policy.HuggingFacePolicy.sample(model, torch.ones(1, 1), zeros, 1, zeros, greedy=True)
+    assert all(torch.equal(each, zeros) for each in drawn)

@@ -29,7 +29,7 @@ AREAS = (
     "testbed/advantages", "testbed/objectives", "testbed/estimators", "testbed/offline", "testbed/worlds",
     "testbed/teachers", "testbed/mismatch", "testbed/inspection", "envs", "analysis/kernels",
     "testbed/staleness", "testbed/pipeline", "testbed/logs", "testbed/diagnostics", "testbed/results",
-    "testbed/cli", "testbed/losses", "testbed/exact", "testbed/data", "testbed/anchors", "testbed/critics",
+    "testbed/cli", "testbed/losses", "testbed/exact", "testbed/anchors", "testbed/critics",
     "testbed/prefixes", "testbed/stacks", "testbed/testing", "analysis/judging", "analysis/tables",
     "analysis/commands",
 )  # fmt: skip
@@ -39,10 +39,12 @@ LEFT_OUT = (
     "worker.py _setting", "worker.py _threads", "worker.py _cpu", "base_models.py",
     "executors.py Local.__init__", " _default_executor", "loop.py peak",
     "checkpoint.py Checkpoints._due", "cost.py timed", "options.py bfloat16_slowdown", "progress.py Plain",
+    "progress.py _clock", "Store.note_share", "Locks.note",
     "store.py Store.commit", "store.py _json", "store.py Store.quarantined", "atomic_files.py record",
     # reads names of folders, or verdicts and tables that are committed
     "files.py _numbers", "scalars.py read_as", "committed.py", "verdicts.py", "claims.py committed",
-    "kinds.py _", "system_list.py", "leaderboard_page.py _brief", "sentences.py Statement.__call__",
+    "kinds.py _", "system_list.py", "leaderboard_page.py _brief", "sentences.py Statement.",
+    "gates.py objections",
     # holds memory that is not yet written
     "growing_cache.py", "simulate.py _store", "versions.py VersionBuffer.__init__", "storage.py allocate",
     "storage.py available", "Decoder.__init__", "layers.py _arrays", "layers.py _like",
