@@ -13,8 +13,9 @@ from envs.mdps import garnet
 from testbed.offline.tabular_offline import greedy, optimal_q
 
 NAME = "on-policy-replay"
-SEEDS, PILOTS, STEPS, FEATURES, EPISODES, EARLY = 96, 16, 2000, 32, 50, 10
-RATES = (0.0016, 0.005, 0.016, 0.05, 0.16, 0.5)
+SEEDS, WORLDS, PILOTS, STEPS, FEATURES, EPISODES, EARLY = 64, 16, 96, 2000, 32, 50, 10
+"""Units of a run, and the worlds of which each is the mean; pilot worlds."""
+RATES = tuple(0.0008 * 2**i for i in range(11))
 ARMS: dict[str, Grid] = {
     "uniform": {"rate": RATES},
     "on-policy": {"rate": RATES, "power": (0.0625, 0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)},
@@ -55,7 +56,7 @@ def learn(
     from testbed.offline.replay_control import replay_q
 
     found = []
-    for key in keys(seeds, f"{NAME}/tuned"):
+    for key in keys(seeds, f"{NAME}/finer"):
         world, common, before, best_1SA = begun(int(key), quality)
         fitted_FX = np.linalg.pinv(common["feature_SAF"].reshape(-1, FEATURES))
         q_1KSA, _ = replay_q(
@@ -75,9 +76,10 @@ EXPERIMENT = TunedArms(
     "mean value",
     PILOTS,
     {"quality": (0.0, 0.5)},
-    starts={"on-policy": {"rate": 0.05, "power": 1.0}},
+    starts={"on-policy": {"rate": RATES[6], "power": 1.0}},
 ).experiment(
     NAME, SEEDS, ("early loss", "mean value", "late value"), {"steps": STEPS, "features": FEATURES},
+    WORLDS,
     question="Does replay that prefers on-policy trajectories soften the drop after offline learning?",
     source="ARB, arXiv:2512.10510",
     differs="a linear critic on random MDPs; weights are new at every draw, new steps have no bonus; each "
