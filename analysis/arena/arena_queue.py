@@ -17,11 +17,13 @@ from analysis.arena.halving import (
     Effort,
     Scores,
     Setting,
+    across,
     best_of,
     between,
     beyond,
     cell,
     chosen,
+    promising,
     seeds_up_to,
 )
 from analysis.arena.halving import on_tuning_seeds as tuning_cells
@@ -97,6 +99,9 @@ def run_arms(
     if not tried:
         tune("screen", {arm.name: list(arm.settings) for arm in arms}, effort.screen)
         tune("fine", {arm.name: best_of(scores[arm.name]) for arm in arms}, effort.fine)
+    if effort.growths:
+        tune("across", {arm.name: across(scores[arm.name], arm.knob) for arm in arms}, effort.screen)
+        tune("across-fine", {arm.name: promising(scores[arm.name]) for arm in arms}, effort.fine)
     for kind, neighbors in [("growth", beyond)] * (not tried) + [("finer", between)]:
         for each in range(effort.growths):
             more = {arm.name: neighbors(scores[arm.name], arm.knob) for arm in arms}

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TypeAlias
 
-from analysis.arena.arms import Arm
+from analysis.arena.arms import RATES, Arm
 from analysis.arena.tasks import aged
 from analysis.sweeps.tuning import FIRST_SEED
 from testbed.config.run import Arguments, Run
@@ -27,6 +27,8 @@ WRONG = (0, 1)
 """Seeds of the finals at a wrong rate."""
 FACTOR = 10**0.5
 """Ratio of neighboring rates of the first grid, and of the wrong rate of the sensitivity; about 3."""
+FLOOR = 0.05
+"""Final accuracy below which an arm has not learned: all of its knob's values are tried then."""
 FINER = 2
 """If the next rate that was tried is further from the chosen one than this factor, one between is tried."""
 
@@ -46,7 +48,8 @@ class Effort:
         tuned = 9 * len(self.screen) + BEST * len(self.fine)
         # a round tries at most 2 settings while the grid grows and 4 around its best
         grown = self.growths * (2 + 4) * len((*self.screen, *self.fine))
-        return tuned + grown + len(self.finals) + 2 * len(WRONG)
+        wide = 2 * len(RATES) * len(self.screen) + BEST * len(self.fine)
+        return tuned + bool(self.growths) * wide + grown + len(self.finals) + 2 * len(WRONG)
 
 
 FULL = Effort()
@@ -85,6 +88,25 @@ def chosen(scores: Scores) -> Setting:
     """Return the best of the settings with most seeds."""
     most = max(len(values) for values in scores.values())
     return best_of({setting: values for setting, values in scores.items() if len(values) == most}, 1)[0]
+
+
+def across(scores: Scores, ladder: Sequence[Arguments]) -> list[Setting]:
+    """Return the settings at the first grid's rates with untried values of the knob, where nothing learned.
+
+    A search that begins at the base model's accuracy cannot tell which neighbor is better: TOPR on sums at
+    lag 64 stayed there, and learns with another baseline.
+    """
+    if fmean(scores[chosen(scores)]) >= FLOOR or len(ladder) == 1:
+        return []
+    values = [tuple(sorted(each)) for each in ladder]
+    return [(rate, args) for args in values for rate in RATES if (rate, args) not in scores]
+
+
+def promising(scores: Scores) -> list[Setting]:
+    """Return the settings with fewer seeds than the chosen one and a better mean, best first."""
+    best = chosen(scores)
+    few = {at: each for at, each in scores.items() if len(each) < len(scores[best])}
+    return [at for at in best_of(few) if fmean(few[at]) > fmean(scores[best])]
 
 
 def between(scores: Scores, ladder: Sequence[Arguments]) -> list[Setting]:
