@@ -251,9 +251,8 @@ def learn(
         else:
             visit, adv = token_advantages(data, worlds.discount, arm, tokens)
             flat = (cells, -1, shape[-1])
-            log = moved(*(x.reshape(flat) for x in (log, visit, adv)), arm, left, pi.reshape(flat)).reshape(
-                shape
-            )
+            log, visit, adv, pi = (x.reshape(flat) for x in (log, visit, adv, pi))
+            log = moved(log, visit, adv, arm, left, pi).reshape(shape)
         log = np.maximum(log - log.max(-1, keepdims=True), FLOOR)
     return np.stack(scores)
 
