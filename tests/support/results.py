@@ -45,6 +45,8 @@ LEFT_OUT = (
     "files.py _numbers", "scalars.py read_as", "committed.py", "verdicts.py", "claims.py committed",
     "kinds.py _", "system_list.py", "leaderboard_page.py _brief", "sentences.py Statement.",
     "gates.py objections",
+    # is called as experiments are loaded
+    "replication.py averaged", "replication.py of_seeds", "cell_table.py words", "config/run.py",
     # holds memory that is not yet written
     "growing_cache.py", "simulate.py _store", "versions.py VersionBuffer.__init__", "storage.py allocate",
     "storage.py available", "Decoder.__init__", "layers.py _arrays", "layers.py _like",
