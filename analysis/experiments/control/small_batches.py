@@ -12,14 +12,16 @@ from analysis.worlds.sampled_improvement import Arm, Tokens, learn
 from testbed.rng import generator
 
 NAME = "small-batches"
-SEEDS, LATER, PILOTS, TRAININGS, ITERATIONS = 96, 20_000, 48, 6, 40
-"""Worlds of a run, offset past those of an earlier table; pilot worlds; trainings in each."""
+SEEDS, PILOTS, TRAININGS, ITERATIONS = 96, 48, 6, 40
+"""Worlds of a run; pilot worlds; trainings in each."""
+LATER = {"random": 20_000, "composed": 720_000, "unrelated": 720_000}
+"""Offset of worlds past those of earlier tables."""
 SAME = 0.02
 """Margin of scores, 1 being the optimum's lead over the uniform policy. Set before the table was made."""
 TREE = Tokens.tree()
 
-RATES = tuple(0.3125 * 2**i for i in range(12))
-CLIP = {"rate": RATES, "knob": (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 3.2)}
+RATES, CLIPS = (tuple(least * 2**i for i in range(n)) for least, n in ((0.3125, 14), (0.0125, 12)))
+CLIP, WIDE = {"rate": RATES[:12], "knob": CLIPS[:9]}, {"rate": RATES, "knob": CLIPS}
 """Rates and clips of PPO."""
 GRIDS: dict[str, Any] = {
     "ppo": CLIP,
@@ -33,9 +35,9 @@ GRIDS: dict[str, Any] = {
     "mdpo, no kl": {},
     "trust region": {"knob": (0.025, 0.05, 0.1, 0.2, 0.4, 0.8), "falls": (False, True)},
     "few steps, no kl": {"rate": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)},
-    "action": CLIP,
-    "decomposed": CLIP,
-    "token": {**CLIP, "token_discount": (0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.975)},
+    "action": WIDE,
+    "decomposed": WIDE,
+    "token": {**WIDE, "token_discount": (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.925, 0.95, 0.975, 0.9875, 1.0)},
 }
 """kept: batches in the buffer. A trust region may be constant or shrink as MDPO's steps do."""
 MIRROR = Arm("mirror", scaled=False, passes=100)
@@ -58,7 +60,7 @@ MORE: dict[str, dict[str, float]] = {
 STARTS = {
     name: [{**each, **MORE.get(name, {})} for each in BASINS]
     for name, grid in GRIDS.items()
-    if grid.get("rate") is RATES
+    if grid.get("rate") in (CLIP["rate"], RATES)
 }
 """Where the search of larger grids begins."""
 
@@ -66,7 +68,7 @@ STARTS = {
 @cache
 def made(seeds: Seeds, world: str) -> tuple[Worlds, dict[str, Any]]:
     """Return the worlds of a family, and what learning in them needs to know."""
-    seeds = tuple(seed + LATER for seed in seeds)
+    seeds = tuple(seed + LATER[world] for seed in seeds)
     if world == "random":
         return random_worlds(seeds), {"batch": 64}
     return sentences(seeds, world == "composed"), {"batch": 128, "tokens": TREE}
@@ -93,18 +95,19 @@ def trained(seeds: Seeds, arm: str, world: str = "random", **knobs: Any) -> Grou
         knobs = {**RANDOM.setting("mdpo")[0], "knob": np.inf}
     worlds, known = made(seeds, world)
     how = replace(KINDS.get(arm, Arm()), **knobs)
-    drawn = range(seeds[0] + LATER, seeds[0] + LATER + (2 if seeds[0] >= PILOT else TRAININGS))
+    first = seeds[0] + LATER[world]
+    drawn = range(first, first + (2 if seeds[0] >= PILOT else TRAININGS))
     score_KR = np.mean([learn(worlds, how, seed=s, iterations=ITERATIONS, **known) for s in drawn], axis=0)
     return {"area": score_KR.mean(0), "final": score_KR[-1]}
 
 
-def arms(score: str, *names: str, **cells: Any) -> TunedArms:
-    """Return these arms, each at its best for a score."""
-    endless = {"falls": (False, True), "kept": (2,)}
-    return TunedArms({name: GRIDS[name] for name in names}, trained, score, PILOTS, cells, endless, STARTS)
+def arms(pilots: int, *names: str, **cells: Any) -> TunedArms:
+    """Return these arms, each at its best."""
+    endless = {"falls": (False, True), "kept": (2,), "token_discount": (1.0,)}
+    return TunedArms({name: GRIDS[name] for name in names}, trained, "area", pilots, cells, endless, STARTS)
 
 
-RANDOM = arms("area", *list(GRIDS)[:8])
+RANDOM = arms(PILOTS, *list(GRIDS)[:8])
 ABOUT = {"iterations": ITERATIONS, "trainings": TRAININGS}
 SCORES = ("area", "final")
 _more: dict[str, Any] = {
@@ -151,7 +154,7 @@ asks(EXPERIMENT,
     outcome="area",
 )  # fmt: skip
 
-WORDS = arms("area", "action", "decomposed", "token", world=("composed", "unrelated"))
+WORDS = arms(2 * PILOTS, "action", "decomposed", "token", world=("composed", "unrelated"))
 TOKENS = WORDS.experiment(
     "token-actions", SEEDS, SCORES, ABOUT,
     question="For actions of several tokens, what do backups over tokens lose that decomposed ones keep?",
