@@ -80,14 +80,11 @@ def run_arms(
                 f"{name}, {step_name}: {done.failed} of {done.planned} runs failed, as {failure.cells[0]}: "
                 f"{failure.message.rstrip('.')}. Change what fails and call again; finished runs are kept."
             )
-        rows = load_results(folder / step_name)
         say(f"{name} lag {lag} {step_name}: {len(unique)} cells, after {time.monotonic() - started:.0f} s")
-        return rows
+        return load_results(folder / step_name)
 
     def tune(step_name: str, settings: dict[str, list[Setting]], seeds: Sequence[int]) -> None:
-        cells = [
-            (arm, run) for arm in arms for run in tuning_cells(base, arm, lag, settings[arm.name], seeds)
-        ]
+        cells = [(a, run) for a in arms for run in tuning_cells(base, a, lag, settings[a.name], seeds)]
         if not cells:
             return
         rows = step(step_name, cells)
