@@ -81,8 +81,8 @@ TUNED = Experiment(
     ),
     margins={"accuracy that counts": MARGIN, "tau": HALF},
     figure=Plot(
-        "scatter", x="foretold: share of fresh data's accuracy on the arena's sums",
-        y="share: the same with a million weights", arm=("recipe",),
+        "scatter", x="foretold: share kept on the arena's sums",
+        y="share: share kept by the model", arm=("recipe",),
         of=lambda table: shares(table).rename("share").reset_index().assign(
             foretold=lambda rows: rows["recipe"].map(FORETOLD)
         ),
