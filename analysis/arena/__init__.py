@@ -70,6 +70,10 @@ fresh data ended at .43) and is given up.
   the findings; none of these is its best. So tuned, GRPO on fresh data ends at .49 on `length`, so that
   this task, on which no claim was, has no headroom left and takes no recipe. After three rounds 13 of 277
   searches still had a neighbor to try; no other arm than these has a step above 2 beside its rate.
+- **Floor**, since 2026-11-27: where the best of an arm's settings stays below .05, every value of its knob is
+  tried at the first grid's three rates on the two screening seeds, and up to three that beat it on all five;
+  then the search goes on. So it is with TOPR, P3O and RLOO on `sums` at lag 64. TOPR alone moves, and its
+  finals at one setting are made again, since that setting moves too.
 - **Stopping**: 16 + 16 seeds for every arm, judged by the rule of docs/theory/verdicts.md as the claims of
   experiment `arena`; that rule holds at any stopping time. Arms of claims that stay open get 32 + 32 seeds, a
   few of them 64 + 64.

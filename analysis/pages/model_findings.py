@@ -8,7 +8,7 @@ import pandas as pd
 from analysis.experiments.engines import real_rollouts
 from analysis.experiments.engines.four_bit_rollouts import FOUR_BITS
 from analysis.experiments.engines.real_rollouts import DRIFT
-from analysis.experiments.real import foretold_arms, model_size
+from analysis.experiments.real import foretold_arms, foretold_tuned, model_size
 from analysis.experiments.real.known_model import AREA, ESS
 from analysis.pages.finding_facts import Facts
 from analysis.pages.markdown import table
@@ -100,6 +100,12 @@ def over_narrow(_: Facts) -> str:
     return f"{(judged['VCPO'] - judged['GRPO']).median():.2f}"
 
 
+def tuned_shares(_: Facts) -> str:
+    """Return what tuned recipes keep of fresh data's mean final accuracy at lag 64, and what was foretold."""
+    kept = foretold_tuned.shares(_frame(foretold_tuned.TUNED.name)).sort_values(ascending=False)
+    return ", ".join(f"{arm} {at:.2f} ({foretold_tuned.FORETOLD[str(arm)]:.2f})" for arm, at in kept.items())
+
+
 def rollouts(_: Facts, *words: str) -> str:
     """Return final accuracies on an engine's fresh rollouts and at lag 16, as cells of a table."""
     runs = real_rollouts.named(_frame(real_rollouts.AT_A_LAG.name))
@@ -110,6 +116,6 @@ def rollouts(_: Facts, *words: str) -> str:
 PARTS: dict[str, Callable[..., str]] = {
     "kl_of_four_bits": lambda _: f"{_of_four_bits()[DRIFT].max():.2f}",
     **{part.__name__: part for part in (
-        four_bits, foretold, best_three, collapsed, fresh_ends, sizes, over_narrow, rollouts
+        four_bits, foretold, best_three, collapsed, fresh_ends, sizes, over_narrow, rollouts, tuned_shares
     )},
 }  # fmt: skip

@@ -90,6 +90,8 @@ def test_what_is_said_under_the_pictures_is_what_their_tables_say():
     ends = [facts.final(task, arm) for task in ("sorted", "sums") for arm in ("topr", "grpo")]
     assert ends == ["0.86", "0.67", "0.58", "0.24"]
     assert f"{facts.interval('guess', 'topr')[1]:.2f}" == "-0.04"
+    failed = arena.load().query("task == 'sums' and lag == 64 and arm == 'topr' and final < 0.1")
+    assert len(failed) == 6, "a fifth of 32 seeds"
     one = losses(arena.load(), ["arm"]).set_index("arm")["one"].round(2)
     assert (one["topr"], one.drop("topr").max()) == (0.66, 0.54)
     for claim in (
@@ -101,6 +103,13 @@ def test_what_is_said_under_the_pictures_is_what_their_tables_say():
         kept = by_claim()[claim]
         said = f"{kept['effect']:.2f} [{kept['low']:.2f}, {kept['high']:.2f}]".replace("0.", ".")
         assert said in text, said
+    for claim, said in (
+        ("tuned-importance-weights-end-above-grpo-as-foretold", "importance weights and VCPO end .46"),
+        ("tuned-vcpo-ends-above-grpo-as-foretold", "importance weights and VCPO end .46"),
+        ("tuned-topr-ends-below-grpo-as-foretold", "TOPR .55"),
+    ):
+        assert said in text
+        assert said.endswith(f"{abs(by_claim()[claim]['effect']):.2f}"[1:]), claim
     assert by_claim()["q4-0-rollouts-cost-smollm2-little-with-tis"]["verdict"] == "supported"
     frame = load_committed(["known-ladder"])["known-ladder"].frame
     old = frame[frame["lag"] == known_ladder.OLD]

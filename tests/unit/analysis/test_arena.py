@@ -14,7 +14,17 @@ from analysis.arena import arena_queue, curves, foretold_runs, halving, one_sett
 from analysis.arena.arena_queue import cost, run_queue
 from analysis.arena.arms import ARMS, Arm, known
 from analysis.arena.chosen_settings import cells_of
-from analysis.arena.halving import QUICK, Effort, best_of, between, beyond, chosen, on_tuning_seeds
+from analysis.arena.halving import (
+    QUICK,
+    Effort,
+    across,
+    best_of,
+    between,
+    beyond,
+    chosen,
+    on_tuning_seeds,
+    promising,
+)
 from analysis.arena.tasks import LAGS, TASKS, refuse_without_headroom, task
 from analysis.sweeps.tuning import FIRST_SEED
 from analysis.tables.cell_table import words
@@ -464,3 +474,15 @@ def test_new_finals_replace_those_of_another_setting(tmp_path):
     for rate, kept in ((fresh["rate"].iloc[0], len(old)), (0.5, 2 + (old["arm"] == "topr").sum())):
         fresh.assign(rate=rate, curve="0.1 0.9").to_csv(tmp_path / "sorted-64.csv", index=False)
         assert len(table.gathered(tmp_path, old)) == kept
+
+
+def test_an_arm_that_has_not_learned_tries_its_whole_knob():
+    knob = tuple((("cap", cap),) for cap in (1, 2, 8))
+    tried = {(rate, knob[1]): [score] * 5 for rate, score in ((3e-4, 0.01), (1e-3, 0.0), (3e-3, 0.0))}
+    new = [(rate, args) for args in (knob[0], knob[2]) for rate in (3e-4, 1e-3, 3e-3)]
+    assert across(tried, knob) == new
+    assert across(tried, (knob[1],)) == []
+    assert across({**tried, (3e-4, knob[1]): [0.05] * 5}, knob) == [], "it has learned"
+    seen = {**tried, new[0]: [0.3, 0.1], new[1]: [0.5, 0.3], new[2]: [0.01, 0.01]}
+    assert promising(seen) == [new[1], new[0]], "the last equals the chosen setting"
+    assert promising(tried) == []
