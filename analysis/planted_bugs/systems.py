@@ -3,12 +3,8 @@
 from analysis.planted_bugs.bug import Bug
 
 UPDATE = "analysis/kernels/bandit_update.py"
-PREFIXES = "analysis/kernels/tree_prefixes.py"
 
 PLANTED = (
-    # Prefixes, retries, steps, classes of answers.
-    Bug("tree-order-adds-nothing-to-the-mean", "testbed/advantages/tree_opo.py", "broken_BB = pair_BB & (gap_BB < delta)", "broken_BB = pair_BB & (gap_BB < 2)\n    delta = 2.0"),
-    Bug("a-stage-has-its-own-value", PREFIXES, "suffix_KT = time_T >= np.arange", "suffix_KT = time_T > np.arange"),
     # Imperfect rewards, posterior losses, regimes of weights.
     Bug("probability-not-ratio-decides-the-entropy", UPDATE, "surprise_A = np.log(pi) - pi @ np.log(pi)", "surprise_A = np.log(pi)"),
     Bug("a-gap-below-the-seed-spread-takes-dozens-of-seeds", "analysis/kernels/t_test_seeds.py", "stats.t.ppf(1 - alpha / 2, seeds - 1)", "stats.t.ppf(1 - alpha, seeds - 1)"),

@@ -114,8 +114,8 @@ def test_the_command_prints_verdicts_and_names_near_misses(folder, capsys):
     )
     assert call("reinforce-colapses-where-grpo-holds", "--data", str(folder)) == 2
     assert "Did you mean 'reinforce-collapses-where-grpo-holds'" in capsys.readouterr().err
-    assert call("a-stage-has-*", "--json") == 0
-    assert json.loads(capsys.readouterr().out)[0]["n"] == 31
+    assert call("capacity-bounds-*", "--json") == 0
+    assert json.loads(capsys.readouterr().out)[0]["n"] == 17
 
 
 # Among the committed verdicts
@@ -143,7 +143,7 @@ def test_claims_without_a_table_are_rows_and_no_full_stop(tmp_path):
 
 def test_a_computed_claim_needs_no_table_at_all(tmp_path):
     write_tables({"staleness-cost": condense.Table.of("staleness-cost", cost_table(again=True))}, tmp_path)
-    (row,) = verdicts.ask("a-stage-has-its-own-value", tmp_path)
+    (row,) = verdicts.ask("capacity-bounds-submissions-not-lag", tmp_path)
     assert (row["verdict"], row["kind"]) == (SUPPORTED, "enumerated")
 
 

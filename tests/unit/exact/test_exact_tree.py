@@ -7,7 +7,6 @@ import pytest
 import torch
 from support.refusals import refuses
 
-from analysis.kernels import tree_prefixes as prefixes
 from envs.tokens.token_tree import TokenTree
 from testbed.data.batch import Batch
 from testbed.errors import UserError
@@ -303,32 +302,3 @@ def test_bad_input_is_answered_with_one_sentence():
     with pytest.raises(UserError, match="the limit is 524,288"):
         group_report("reinforce", Bench(random_tree(4, 4), *random_policies(random_tree(4, 4), 0.1)), size=4)
     refuses("'gae' needs value_BT", group_report, "reinforce", Bench(tree, mu, pi), size=2, advantage="gae")
-
-
-@pytest.mark.parametrize("make", [two_prompts, lambda: random_tree(2, 3, seed=3)], ids=["ending", "deep"])
-def test_a_reset_reaches_states_by_the_products_of_the_tokens_between(make):
-    tree = make()
-    _, pi = random_policies(tree, 1.0, seed=4)
-    going, step = prefixes.children(tree), np.zeros((tree.states, tree.states))
-    for state, token in np.argwhere(going >= 0):
-        step[state, going[state, token]] = pi[state, token]
-    start = np.random.default_rng(0).dirichlet(np.ones(tree.states))
-    reach = np.linalg.solve(np.eye(tree.states) - step.T, start)
-    assert prefixes.reset_reach(tree, pi, start) == pytest.approx(reach, rel=1e-12)
-    value = np.zeros(tree.states)  # V = sum_a pi (r + V(next)), from the last states back
-    for state in range(tree.states - 1, -1, -1):
-        after = np.where(going[state] >= 0, value[going[state]], 0.0)
-        value[state] = pi[state] @ (tree.reward_SA[state] + after)
-    law = prefixes.continued(tree, start, pi, pi)
-    assert law.law_L.sum() == pytest.approx(1.0)
-    gradient = prefixes.reset_gradient(tree, pi, start)
-    assert gradient.sum(-1) == pytest.approx(0.0, abs=1e-12)
-    moved = pi * np.exp(1e-6 * gradient)
-    moved /= moved.sum(-1, keepdims=True)
-    gain = sum(p * (prefixes_value(tree, moved, s) - value[s]) for s, p in enumerate(start))
-    assert gain == pytest.approx(1e-6 * (gradient**2).sum(), rel=1e-4)
-
-
-def prefixes_value(tree, pi, state):
-    q_SA = tree.action_values(pi)
-    return pi[state] @ q_SA[state]

@@ -92,13 +92,6 @@ def test_errors_of_cloning_compound_and_corrections_do_not():
     assert lost[True, 32] / lost[True, 8] == pytest.approx(31 / 7, rel=1e-6)
 
 
-def test_on_policy_correction_learns_the_states_that_cloning_never_sees():
-    world, expert = tightrope(contexts=16, horizon=32)
-    cloned, corrected = imitation.corrected(world, expert, np.arange(40, dtype="u8"), rounds=4, episodes=1)
-    assert_allclose(cloned[0], corrected[0])
-    assert corrected[-1].mean() < cloned[-1].mean() / 2
-
-
 def counted(rng, states=3, actions=2, cells=2, unseen=()):
     """Return counts of random visits, some of which end."""
     visit = rng.integers(1, 6, (cells, states, actions)).astype(float)
@@ -192,24 +185,3 @@ def test_parts_of_imitation_are_what_their_formulas_say():
     one, two = np.array([0.2, 0.0]), np.array([0.0, 0.7])
     assert_allclose(imitation.discriminator_reward(one, two, 0.1), np.log([3.0, 0.1 / 0.8]))
     assert_allclose(imitation.discriminator_reward(one, two)[0], np.log(201))
-    visit = np.array([[[0.0, 0, 0], [1, 3, 2]]])
-    counts = Counts(visit, np.zeros((1, 2, 3, 2)), visit)
-    for fallback, first in ((0, [1, 0, 0]), (2, [0, 0, 1])):
-        assert imitation.cloned(counts, fallback).tolist() == [[first, [0, 1, 0]]]
-    assert imitation.cloned(counts)[0, 0].tolist() == [1, 0, 0]
-
-
-def test_cloning_and_correction_are_shown_the_same_number_of_labels():
-    world, key = SMALL["chain"], KEYS[:2]
-    expert = np.eye(2)[[1, 0, 1]]
-    found = imitation.corrected(world, expert, key, rounds=3, episodes=2)
-    for arm in (0, 1):
-        labels = np.zeros((2, 3))
-        players, step = np.stack([expert, expert]), 0
-        for i in range(3):
-            log = collect(world, players[:, None], 2, key, step=step)
-            for r, b, t in np.argwhere(log.mask_RBT):
-                labels[r, log.state_RBT[r, b, t]] += 1
-            learner = np.stack([np.where(seen[:, None], expert, np.eye(2)[0]) for seen in labels > 0])
-            assert_allclose(found[arm][i], world.value(expert) - world.value(learner), atol=1e-12)
-            players, step = (learner if arm else np.stack([expert, expert])), 2 * i + 1 + arm
