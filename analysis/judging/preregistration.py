@@ -4,10 +4,12 @@
 anyone sees whether today's file still says the same.
 """
 
+import csv
 import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +18,9 @@ from testbed.config.run import cell_id
 from testbed.errors import UserError
 from testbed.results import atomic_files
 
+REWORDED = Path(__file__).with_name("reworded.csv")
+"""Statements that say the same in other words since their table was made: claim, the statement before, and
+its effect and what it asks, which tests/experiments/test_rewording.py compares with those of today."""
 PRESET, UNCHANGED, CHANGED, PILOT = "pre-set", "unchanged", "changed since", "pilot"
 """Relation of a claim to its table, see `standing`."""
 
@@ -36,6 +41,13 @@ def design(experiment: Experiment) -> dict[str, Any]:
     said = [experiment.question, kinds, rule, dict(experiment.margins), list(experiment.metrics)]
     claims = {name: digest(entry.promises["statement"]) for name, entry in experiment.claims.items()}
     return {"design": digest(said), "claims": claims}
+
+
+@cache
+def reworded() -> dict[str, dict[str, str]]:
+    """Return the rows of reworded.csv by claim."""
+    with REWORDED.open(newline="", encoding="utf-8") as file:
+        return {row["claim"]: row for row in csv.DictReader(file)}
 
 
 _LAST: list[tuple[Experiment, int, dict[str, Any]]] = []
@@ -75,14 +87,17 @@ def _designs(experiment: Experiment) -> dict[str, Any]:
 def standing(experiment: Experiment, claim: str, written: Mapping[str, Any]) -> str:
     """Return the relation of a claim to its table.
 
-    "pre-set": the file still says what was written before the first run. "unchanged": the same for a table
-    that is computed in one go, where nobody can tell whether it was looked at before. "changed since": the
-    file says something else now. "pilot": nothing was written. written: from the table's manifest, or {}.
+    "pre-set": the file still says what was written before the first run, or a row of `reworded` does in
+    other words. "unchanged": the same for a table that is computed in one go, where nobody can tell whether
+    it was looked at before. "changed since": the file says something else now. "pilot": nothing was written.
+    written: from the table's manifest, or {}.
     """
     if claim not in written.get("claims", {}):
         return PILOT
     today = _designs(experiment)
-    same = written["design"] == today["design"] and written["claims"][claim] == today["claims"][claim]
-    if not same:
+    said = {today["claims"][claim]}
+    if claim in reworded():
+        said.add(digest(reworded()[claim]["before"]))
+    if written["design"] != today["design"] or written["claims"][claim] not in said:
         return CHANGED
     return PRESET if experiment.compute is None else UNCHANGED

@@ -81,8 +81,9 @@ asks(EXPERIMENT,
     ("optimism-has-root-regret-on-locks", "On combination locks the regret of a tuned optimistic "
      "actor-critic grows slower than episodes^0.55.", "optimistic", None, ROOT, "exponent",
      {"below": True, "off": {"arm": "by chance"}}),
-    ("optimism-needs-inverse-square-trajectories", "Its trajectories to a mean regret of 0.2 to 0.05 grow "
-     "slower than the error to the power -2.2.", "optimistic", None, SQUARE, "trajectories",
+    ("optimism-needs-inverse-square-trajectories", "On combination locks the trajectories that a tuned "
+     "optimistic actor-critic needs to a mean regret of 0.2 to 0.05 grow slower than the error to the power "
+     "-2.2.", "optimistic", None, SQUARE, "trajectories",
      {"below": True, "off": {"arm": "by chance"}}),
     ("logged-episodes-replace-optimism", "From 200 logged episodes an actor-critic without optimism has less "
      "regret than an optimistic one without them.", "optimistic", "by chance, logged", 0.0, "log regret"),

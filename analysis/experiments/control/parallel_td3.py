@@ -295,7 +295,8 @@ EXPERIMENT = TunedArms(ARMS, learn, "speed", PILOTS, endless={"batch": (LARGEST,
 asks(EXPERIMENT,
     ("fast-td3-halves-the-time-of-td3", "On a device that no batch fills, FastTD3's pendulums stand after at "
      "most half of the calls that TD3 with one world takes.", "FastTD3", "TD3", {"times": 1 / FACTOR}),
-    ("fast-td3-is-as-fast-as-ppo", "They stand after at most 1.1 times the calls that PPO with as many "
-     "worlds takes.", "FastTD3", "PPO", {"times": SAME, "off": {"arm": "TD3"}}),
+    ("fast-td3-is-as-fast-as-ppo", "On a device that no batch fills, FastTD3's pendulums stand after at most "
+     "1.1 times the calls that PPO with as many worlds takes.",
+     "FastTD3", "PPO", {"times": SAME, "off": {"arm": "TD3"}}),
     outcome="calls", below=True,
 )  # fmt: skip

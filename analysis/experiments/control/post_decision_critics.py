@@ -182,7 +182,7 @@ asks(EXPERIMENT,
     ("post-decision-critics-earn-a-fifth-more", "In lot sizing of two items PPO by the larger of two "
      "advantages, a state's and a post-decision state's, ends with a score 0.2 above PPO with a critic of "
      "states.", "dual", "state", FIFTH),
-    ("post-decision-values-earn-more", "There PPO that values an order by a critic of its post-decision "
-     "state ends with a higher score than PPO with a critic of states.", "post", "state"),
+    ("post-decision-values-earn-more", "In lot sizing of two items PPO that values an order by a critic of "
+     "its post-decision state ends with a higher score than PPO with a critic of states.", "post", "state"),
     outcome="final",
 )  # fmt: skip

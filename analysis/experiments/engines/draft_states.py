@@ -202,7 +202,9 @@ for _name, _statement, _column, _second, _by in (
      "A draft that sees the target's whole state and is trained on its own states has 25 % more tokens "
      "accepted than one that sees half of the state and is trained on the target's.",
      "log accepted", EAGLE, SOURCES),
-    ("whole-states-and-own-training-decode-faster", "It decodes 9.5 % faster.", "log speed", EAGLE, FASTER),
+    ("whole-states-and-own-training-decode-faster", "A draft that sees the target's whole state and is "
+     "trained on its own states decodes 9.5 % faster than one that sees half of the state and is trained on "
+     "the target's.", "log speed", EAGLE, FASTER),
     ("own-training-lengthens-acceptance",
      "Of drafts that see the whole state, those trained on their own states have 2 % more tokens accepted.",
      "log accepted", "whole, given", LONGER),

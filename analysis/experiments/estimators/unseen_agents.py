@@ -235,7 +235,8 @@ for _name, _source in (("best", "12 of 12 cases"), ("median", "7 of 12 cases")):
 
 EXPERIMENT.claim(
     "best-star-errs-less-than-fqe-on-its-squares",
-    "In most random settings it errs less than the best fitted Q evaluation on places or the same squares.",
+    "In most random settings the best STAR errs less than the best fitted Q evaluation on places or the same "
+    "squares.",
     source="this project: the abstraction without STAR",
 ).compare("error", {"estimator": "best FQE on squares"}, {"estimator": "best STAR"}, typical="median")
 
@@ -262,6 +263,7 @@ def rise_beyond_a_priori(table: Frame) -> Groups:
 
 EXPERIMENT.claim(
     "reweighted-post-hoc-users-vary-faster-than-a-priori-ones",
-    "It rises by 0.05 a turn more than that of users trained on a trait known before, reweighted alike.",
+    "The log variance of reweighted users trained on labels of the outcome rises by 0.05 a turn more than "
+    "that of users trained on a trait known before, reweighted alike.",
     source=TALK,
 ).compare(rise_beyond_a_priori, by=GROWTH)

@@ -118,15 +118,16 @@ BELOW = {"below": True}
 asks(EXPERIMENT,
     ("dagrpo-ends-above-grpo", "On easy and hard prompts the mask and experts' answers end 0.047 more "
      "accurate than GRPO.", "dagrpo", "grpo", GAIN, {"off": {"arm": "mask"}}),
-    ("dagrpo-has-a-smaller-largest-gradient-than-grpo", "The largest norm of a gradient along the run is "
-     "smaller with both than GRPO's.", "dagrpo", "grpo", 0.0, LARGEST, BELOW),
-    ("the-mask-ends-above-grpo", "The mask alone ends 0.02 more accurate than GRPO.", "mask", "grpo", SAME),
-    ("the-mask-has-a-smaller-largest-gradient", "The largest norm is smaller with the mask alone than "
-     "without.", "mask", "grpo", 0.0, LARGEST, BELOW),
+    ("dagrpo-has-a-smaller-largest-gradient-than-grpo", "With mask and experts' answers the largest norm of "
+     "a gradient along the run is smaller than GRPO's.", "dagrpo", "grpo", 0.0, LARGEST, BELOW),
+    ("the-mask-ends-above-grpo", "On easy and hard prompts the mask alone ends 0.02 more accurate than GRPO.",
+     "mask", "grpo", SAME),
+    ("the-mask-has-a-smaller-largest-gradient", "With the mask alone the largest norm of a gradient along "
+     "the run is smaller than GRPO's.", "mask", "grpo", 0.0, LARGEST, BELOW),
     ("the-mask-adds-to-anchors", "Experts' answers end 0.02 more accurate with the mask than without.",
      "dagrpo", "anchors", SAME),
-    ("the-mask-tames-gradients-of-anchors", "The largest norm is smaller with the mask than with experts' "
-     "answers alone.", "dagrpo", "anchors", 0.0, LARGEST, BELOW),
+    ("the-mask-tames-gradients-of-anchors", "With mask and experts' answers the largest norm of a gradient "
+     "along the run is smaller than with experts' answers alone.", "dagrpo", "anchors", 0.0, LARGEST, BELOW),
     gates={"tuned": inside(arm=("grpo", "mask", "anchors", "dagrpo")), "headroom": premise},
 )  # fmt: skip
 

@@ -205,29 +205,34 @@ DYPO_SOURCE = "Zhu et al. (2026), DYPO, arXiv:2604.08926; its code, Tocci-Zhu/DY
 asks(EXPERIMENT,
     ("rubrics-with-guidance-end-above-grpo", "Rewards for right steps with the expert in failing groups end "
      "0.02 more accurate than GRPO.", "rubrics", "grpo", MORE, ACCURACY, "RGR-GRPO (2025)"),
-    ("rubrics-with-guidance-raise-pass-at-4-over-grpo", "They end with a pass@4 0.02 higher than GRPO.",
+    ("rubrics-with-guidance-raise-pass-at-4-over-grpo", "Rewards for right steps with the expert in failing "
+     "groups end with a pass@4 0.02 higher than GRPO.",
      "rubrics", "grpo", MORE, "last val/pass@4", "RGR-GRPO (2025)"),
-    ("rubrics-with-guidance-raise-pass-at-4-over-guidance", "They end with a pass@4 0.02 higher than the "
-     "expert in groups without a success and no rubrics.", "rubrics", "anchors", MORE, "last val/pass@4",
+    ("rubrics-with-guidance-raise-pass-at-4-over-guidance", "Rewards for right steps with the expert in "
+     "failing groups end with a pass@4 0.02 higher than the expert in failing groups alone.",
+     "rubrics", "anchors", MORE, "last val/pass@4",
      "RGR-GRPO (2025)"),
-    ("bent-advantages-end-above-grpo", "With the number of right answers in every group that suits them, on "
-     "graded rewards and ten digits in order, bent rewards end 900 steps 0.02 more accurate than GRPO on "
-     "such rewards alone.", f"{IN_ORDER}graded, bent", f"{IN_ORDER}graded", MORE, ACCURACY, TEMPSAMP),
-    ("bent-advantages-end-above-plain-ones", "They end 0.02 more accurate than plain ones with the number of "
-     "right answers that suits these.", f"{IN_ORDER}graded, bent", f"{IN_ORDER}graded, plain", MORE, ACCURACY,
+    ("bent-advantages-end-above-grpo", "On ten digits in order with graded rewards, bent advantages end 900 "
+     "steps 0.02 more accurate than GRPO, at the number of right answers in every group that is best for "
+     "them.", f"{IN_ORDER}graded, bent", f"{IN_ORDER}graded", MORE, ACCURACY, TEMPSAMP),
+    ("bent-advantages-end-above-plain-ones", "On ten digits in order with graded rewards, bent advantages "
+     "end 900 steps 0.02 more accurate than plain ones, each with the number of right answers in every group "
+     "that is best for it.", f"{IN_ORDER}graded, bent", f"{IN_ORDER}graded, plain", MORE, ACCURACY,
      TEMPSAMP),
-    ("splices-end-above-whole-answers", "Beside an expert of another style, failures mended from their first "
-     "error on end 0.02 more accurate, where either style is right, than whole answers of the expert in "
+    ("splices-end-above-whole-answers", "Beside an expert of another style, repairs of failures from their "
+     "first error on end 0.02 more accurate, where either style is right, than the expert's whole answers in "
      "their place.", SPLICES, WHOLE, MORE, FREE, SCOPE),
     ("splices-end-above-whole-answers-on-all-prompts", "Over all prompts, half of which ask for the own "
      "style, splices end 0.02 more accurate than whole answers; both have the settings that are best there.",
      SPLICES, WHOLE, MORE, ACCURACY, SCOPE),
-    ("splices-end-above-imitation-and-grpo", "Own first parts with right second parts end 0.02 more accurate "
-     "over both kinds of prompts than supervised learning on the expert's answers, and than GRPO.", SPLICES,
+    ("splices-end-above-imitation-and-grpo", "Failures that keep their first part and get a right second "
+     "part end 0.02 more accurate over both kinds of prompts than supervised learning on the expert's "
+     "answers, and than GRPO.", SPLICES,
      (f"{OTHER}sft", f"{OTHER}grpo"), MORE, ACCURACY, "SOPHIA (2025)"),
     ("amplified-retries-end-above-grpo", "Retries from the first error with amplified successes end 0.02 "
      "more accurate than GRPO.", "amplified retries", "grpo", MORE, ACCURACY, R3L),
-    ("amplification-adds-to-retries", "They end 0.02 more accurate than retries in GRPO.",
+    ("amplification-adds-to-retries", "Retries from the first error with amplified successes end 0.02 more "
+     "accurate than retries in GRPO.",
      "amplified retries", "retries", MORE, ACCURACY, R3L),
     ("a-teachers-term-ends-above-sparse-grpo", "GRPO with an on-policy distillation term ends 0.02 more "
      "accurate than GRPO.", "dgrpo", "grpo", MORE, ACCURACY, DGRPO),

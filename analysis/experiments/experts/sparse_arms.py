@@ -230,15 +230,18 @@ asks(EXPERIMENT,
      "staged, subtrees", "staged, flat", MORE, ACCURACY, TREE),
     ("st-ppo-ends-above-token-ppo", "On turns 64 steps old ST-PPO ends 0.02 more accurate than PPO over "
      "tokens, each at its best clip.", "st-ppo", "token ppo", MORE, ACCURACY, TURNS),
-    ("turn-ppo-ends-above-token-ppo", "There PPO over turns ends 0.02 more accurate than over tokens.",
+    ("turn-ppo-ends-above-token-ppo", "On turns 64 steps old PPO over turns ends 0.02 more accurate than PPO "
+     "over tokens.",
      "turn ppo", "token ppo", MORE, ACCURACY, TURNS),
-    ("the-clips-correction-adds-to-turn-ratios", "There ST-PPO ends 0.02 more accurate than PPO over turns, "
-     "which lacks its correction.", "st-ppo", "turn ppo", MORE, ACCURACY, TURNS),
-    ("random-prefixes-end-above-grpo", "With a trace for each of 64 hard prompts GRPO from random prefixes "
-     "of them ends 0.1 more accurate at new prompts, without a prefix, than GRPO.", "hard, prefixes",
+    ("the-clips-correction-adds-to-turn-ratios", "On turns 64 steps old ST-PPO ends 0.02 more accurate than "
+     "PPO over turns, which lacks its correction.", "st-ppo", "turn ppo", MORE, ACCURACY, TURNS),
+    ("random-prefixes-end-above-grpo", "With a trace for each of 64 hard prompts GRPO that starts from "
+     "random prefixes of them ends 0.1 more accurate at new prompts, without a prefix, than GRPO.",
+     "hard, prefixes",
      "hard, grpo", MUCH, ACCURACY, PREFIX, {"off": {"arm": "hard, grpo"}}),
-    ("random-prefixes-end-above-imitation-then-grpo", "It ends 0.02 more accurate than imitation of the same "
-     "traces that is followed by GRPO.", "hard, prefixes", "hard, imitated first", MORE, ACCURACY, PREFIX,
+    ("random-prefixes-end-above-imitation-then-grpo", "With a trace for each hard prompt GRPO from random "
+     "prefixes of them ends 0.02 more accurate at new prompts than imitation of the same traces that is "
+     "followed by GRPO.", "hard, prefixes", "hard, imitated first", MORE, ACCURACY, PREFIX,
      {"off": {"arm": "hard, grpo"}}),
     ("oracle-prefixes-solve-hard-prompts", "With the shortest prefixes after which a try succeeds GRPO ends "
      "0.1 more accurate at new prompts, without a prefix, than GRPO, than with a wider clip, an entropy "

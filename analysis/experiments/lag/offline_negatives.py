@@ -58,9 +58,11 @@ for _name, _statement, _rival in (
      "Fully offline and without a KL term TOPR ends 0.02 more accurate than naive REINFORCE.",
      "naive REINFORCE"),
     ("topr-ends-above-positives-alone-offline",
-     "There it ends 0.02 more accurate than learning from successes alone.", "positives alone"),
+     "Fully offline and without a KL term TOPR ends 0.02 more accurate than learning from successes alone.",
+     "positives alone"),
     ("topr-ends-above-importance-weights-offline",
-     "There it ends 0.02 more accurate than importance weights at their best cap.", WEIGHTS),
+     "Fully offline and without a KL term TOPR ends 0.02 more accurate than importance weights at their best "
+     "cap.", WEIGHTS),
 ):  # fmt: skip
     ask(EXPERIMENT, _name, _statement, "TOPR", _rival, MORE)
 

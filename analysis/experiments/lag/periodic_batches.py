@@ -59,7 +59,8 @@ asks(EXPERIMENT,
      "along 28,800 responses is 0.02 above that of GRPO with truncated importance weights.",
      "oapl", "tis", {"by": MORE, "outcome": "area"}),
     ("oapl-gains-over-grpo-on-two-generations",
-     "There OAPL's mean accuracy is 0.02 above that of GRPO at its best clip.",
+     "Where two generations of 450 batches are trained on once, up to 449 steps later, OAPL's mean accuracy "
+     "along 28,800 responses is 0.02 above that of GRPO at its best clip.",
      "oapl", "grpo", {"by": MORE, "outcome": "area"}),
     ("oapl-keeps-its-accuracy-at-lags-over-400",
      "On samples up to 449 steps old OAPL's mean accuracy along 28,800 responses is less than 0.05 below its "

@@ -157,7 +157,7 @@ WARNED.claim(
 ).compare(partial(areas, sign="log10 ess"), by=GOOD, null=0.5)
 WARNED.claim(
     "entropy-warns-better-than-ess-at-one-lag-and-rate",
-    "There a small entropy of the policy ranks them by whether they collapse later better than a small ESS "
-    "does, on most seeds.",
+    "At lag 256 and learning rate 3e-3 a small entropy of the policy in the first 200 steps ranks six "
+    "recipes by whether they collapse later better than a small ESS does, on most seeds.",
     source="hypothesis of this project, from the phase diagram's seeds",
 ).compare(lambda table: (areas(table, "entropy") - areas(table, "log10 ess")).dropna())

@@ -86,8 +86,9 @@ asks(EXPERIMENT,
     ("trajectory-guardian-keeps-sampled-plans-safe", "From 3000 logged steps, plans within the trajectory "
      "guardian are unsafe in under 0.01 of their steps.", {"guardian": "trajectories", "steps": SIZES[-1]},
      None, MARGIN, {"below": True}),
-    ("action-guardian-is-not-enough", "Plans within the action guardian are unsafe in 0.1 more of their "
-     "steps.", {"guardian": "actions"}, {"guardian": "trajectories"}, 0.1, {"over": {"steps": SIZES[-1]}}),
+    ("action-guardian-is-not-enough", "From 3000 logged steps, plans within the action guardian are unsafe "
+     "in 0.1 more of their steps than plans within the trajectory guardian.",
+     {"guardian": "actions"}, {"guardian": "trajectories"}, 0.1, {"over": {"steps": SIZES[-1]}}),
     outcome="unsafe",
 )  # fmt: skip
 
@@ -97,7 +98,7 @@ def short(table: Frame) -> pd.Series:
     return table["lost"].clip(lower=0.0)
 
 
-ask(EXPERIMENT, "trajectory-guardian-comes-near-the-safe-optimum", "From 3000 logged steps its plans fall "
-    "short of the best policy that can stay safe by less than 0.1 on average over random finite worlds with "
-    "a budget of 0; what a plan has beyond that policy counts as 0.",
+ask(EXPERIMENT, "trajectory-guardian-comes-near-the-safe-optimum", "From 3000 logged steps, plans within the "
+    "trajectory guardian earn less than 0.1 below the best policy that can stay safe, on average over random "
+    "finite worlds with a budget of 0; a plan that earns more counts as 0 below.",
     {"guardian": "trajectories", "steps": SIZES[-1]}, by=NEAR, outcome=short, below=True)  # fmt: skip

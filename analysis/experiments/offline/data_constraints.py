@@ -169,21 +169,24 @@ asks(EXPERIMENT,
     ("nearest-data-beats-cloning", "Averaged over three loggers the distance to the nearest logged pair "
      "(PRDC) is worth 0.02 of the best more than cloning's penalty, each at its best setting of pilot "
      "worlds.", "nearest data", "cloning", MARGIN, "value", {"over": {"logger": "all"}}),
-    ("nearest-data-beats-a-support-constraint", "Averaged over three loggers it is worth 0.02 more than the "
-     "best action whose estimated density, of one dimension and so nearly known, is above a floor, each at "
-     "its best setting of pilot worlds.", "nearest data", "support", MARGIN, "value",
+    ("nearest-data-beats-a-support-constraint", "Averaged over three loggers the distance to the nearest "
+     "logged pair (PRDC) is worth 0.02 of the best more than the best action with an estimated density above "
+     "a floor, each at its best setting of pilot worlds; actions have one dimension, so that the density is "
+     "nearly known.", "nearest data", "support", MARGIN, "value",
      {"over": {"logger": "all"}}),
     ("advantage-filter-beats-cloning", "On mixed logs, a fifth of them good, a penalty toward logged or "
      "generated actions of positive advantage (A2PR) is worth 0.02 of the best more than one toward all, "
      "each at its best weight.", "better and generated", "cloning", MARGIN, "value",
      {"over": {"logger": "mixed"}}),
-    ("advantage-filter-beats-other-constraints", "There it is worth 0.02 of the best more than the distance "
-     "to the nearest logged pair (PRDC) and than a floor of density.", "better and generated",
+    ("advantage-filter-beats-other-constraints", "On mixed logs, a fifth of them good, a penalty toward "
+     "logged or generated actions of positive advantage (A2PR) is worth 0.02 of the best more than the "
+     "distance to the nearest logged pair (PRDC), and than a floor of density.", "better and generated",
      ("nearest data", "support"), MARGIN, "value", {"over": {"logger": "mixed"}}),
     ("generated-actions-add-to-the-filter", "Averaged over three loggers generated actions add 0.02 of the "
      "best to the filter of logged ones.", "better and generated", "better data", MARGIN, "value",
      {"over": {"logger": "all"}}),
-    ("nearest-data-over-estimates-less-than-no-constraint", "With every logger it over-estimates its policy "
-     "by 0.1 of the best value less than no constraint.", "none", "nearest data", LESS, "over-estimation",
+    ("nearest-data-over-estimates-less-than-no-constraint", "With every logger a policy held near logged "
+     "pairs (PRDC) is over-estimated by 0.1 of the best value less than one without a constraint.",
+     "none", "nearest data", LESS, "over-estimation",
      {"over": {"logger": LOGGERS}, "gates": {}}),
 )  # fmt: skip

@@ -92,14 +92,16 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, CELLS).experiment(
 for _name, _statement, _rival, _by, _worlds, _logged in (
     ("iql-beats-cloning", "From two logged actions a state on tuned IQL scores 0.05 more than cloning, in "
      "both kinds of worlds.", "cloning", MARGIN, WORLDS, KEPT[1:]),
-    ("iql-beats-one-step", "From two logged actions a state on it scores more than one step, in both kinds "
-     "of worlds.", "one step", 0.0, WORLDS, KEPT[1:]),
-    ("iql-stitches", "In corridors it scores 0.05 more than one step, from two logged actions a state on.",
+    ("iql-beats-one-step", "From two logged actions a state on tuned IQL scores more than one step of "
+     "improvement, in both kinds of worlds.", "one step", 0.0, WORLDS, KEPT[1:]),
+    ("iql-stitches", "In corridors tuned IQL scores 0.05 more than one step of improvement, from two logged "
+     "actions a state on.",
      "one step", MARGIN, "stitching", KEPT[1:]),
-    ("iql-beats-fitted-q-where-actions-are-missing", "With one to three of four actions logged it scores "
-     "0.05 more than fitted Q with wild guesses.", "fitted Q", MARGIN, WORLDS, KEPT[:3]),
-    ("iql-beats-fitted-q-where-it-has-a-choice", "With two or three of four actions logged it scores 0.05 "
-     "more than fitted Q with wild guesses.", "fitted Q", MARGIN, WORLDS, KEPT[1:3]),
+    ("iql-beats-fitted-q-where-actions-are-missing", "With one to three of four actions logged tuned IQL "
+     "scores 0.05 more than fitted Q with wild guesses for unseen pairs.",
+     "fitted Q", MARGIN, WORLDS, KEPT[:3]),
+    ("iql-beats-fitted-q-where-it-has-a-choice", "With two or three of four actions logged tuned IQL scores "
+     "0.05 more than fitted Q with wild guesses for unseen pairs.", "fitted Q", MARGIN, WORLDS, KEPT[1:3]),
 ):  # fmt: skip
     over = {"world": _worlds, "logged": _logged}
     ask(EXPERIMENT, _name, _statement, "IQL", _rival, _by, "score", over=over)

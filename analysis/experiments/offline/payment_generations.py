@@ -140,14 +140,17 @@ EXPERIMENT = TunedArms(ARMS, learn, "success", PILOTS).experiment(
     systems=("Adyen payment bandits",),
 )  # fmt: skip
 asks(EXPERIMENT,
-    ("uneven-exploration-earns-more", "A regression oracle with inverse gap weighting earns 0.005 more "
-     "success than with uniform exploration, learned from its explored rounds or from all, each tuned.",
+    ("uneven-exploration-earns-more", "A regression oracle that explores by inverse gap weighting earns "
+     "0.005 more success than with uniform exploration, whether it then learns from explored rounds alone or "
+     "from all, each tuned.",
      "uneven", ("uniform", "uniform, all rounds"), LEAD, "success"),
     ("uneven-generations-swing", "The correlation of a later generation's success with that of the one that "
      "learns from it, a measure of this project's, is lower by 0.1 than where generations learn from uniform "
      "rounds.", "uneven, no loop", "uneven", SWING, "correlation"),
     ("uneven-generations-fall-more", "From one of the later generations to the next the greedy policy falls "
-     "more than where they learn from uniform rounds.", "uneven", "uneven, no loop", 0.0, "falls"),
-    ("uneven-generations-fall-more-from-the-first-on", "It does so over all generations from the first "
-     "learned one on.", "uneven", "uneven, no loop", 0.0, "all falls"),
+     "more where generations learn from uneven exploration than where they learn from uniform rounds.",
+     "uneven", "uneven, no loop", 0.0, "falls"),
+    ("uneven-generations-fall-more-from-the-first-on", "From one generation to the next, counted from the "
+     "first learned one on, the greedy policy falls more where generations learn from uneven exploration "
+     "than where they learn from uniform rounds.", "uneven", "uneven, no loop", 0.0, "all falls"),
 )  # fmt: skip

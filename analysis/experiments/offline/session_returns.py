@@ -164,9 +164,11 @@ asks(EXPERIMENT,
     ("two-returns-beat-one-return", "Cloning conditioned on high clicks and high length to come has a mean "
      "share of both rewards 0.02 above that of cloning conditioned on one of them, each at its best "
      "thresholds.", "both returns", ("clicks", "length"), {"off": {"arm": "cloned"}}),
-    ("two-returns-beat-their-sum", "It has a mean share 0.02 above that of cloning conditioned on the sum of "
-     "both, at its best threshold.", "both returns", "sum"),
-    ("two-returns-beat-two-tasks", "It has a mean share 0.02 above that of choosing by tables of the clicks "
-     "and of the length to come, at their best temperature.", "both returns", "two tasks"),
+    ("two-returns-beat-their-sum", "Cloning conditioned on high clicks and high length to come has a mean "
+     "share of both rewards 0.02 above that of cloning conditioned on their sum, at its best threshold.",
+     "both returns", "sum"),
+    ("two-returns-beat-two-tasks", "Cloning conditioned on high clicks and high length to come has a mean "
+     "share of both rewards 0.02 above that of choosing by two tables, one of the clicks and one of the "
+     "length to come, at their best temperature.", "both returns", "two tasks"),
     outcome="both", by=MARGIN,
 )  # fmt: skip

@@ -125,8 +125,9 @@ asks(EXPERIMENT,
     ("the-upper-clip-never-fires-in-training", "With averaged ratios the upper clip cuts less than 0.05 of "
      "the samples with positive advantages at the last denoising step, in the mean over training.", None,
      None, {"by": -OFTEN, "outcome": _upper}),
-    ("the-lower-clip-fires-more-often-in-training", "With averaged ratios the lower clip cuts there a share "
-     "of the negative ones larger by 0.05.", None, None, {"by": OFTEN, "outcome": _hits}),
+    ("the-lower-clip-fires-more-often-in-training", "With averaged ratios the lower clip cuts at the last "
+     "denoising step a share of the samples with negative advantages that is 0.05 larger than the share of "
+     "positive ones that the upper clip cuts.", None, None, {"by": OFTEN, "outcome": _hits}),
     gates={"tuned": inside()},
 )  # fmt: skip
 

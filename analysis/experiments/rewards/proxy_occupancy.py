@@ -185,11 +185,13 @@ EXPERIMENT = Experiment(
     systems=("Correlated proxies (ORPO)",),
 )  # fmt: skip
 asks(EXPERIMENT,
-    ("occupancy-chi2-beats-action-kl", "Averaged over five families it gains 0.02 more true return than the "
-     "KL of actions, each at its best strength of pilot worlds.", "occupancy chi2", "action KL", MARGIN,
+    ("occupancy-chi2-beats-action-kl", "Averaged over five families a chi2 of occupancies gains 0.02 more "
+     "true return than the KL of actions, each at its best strength of pilot worlds.",
+     "occupancy chi2", "action KL", MARGIN,
      {"over": {"world": "all"}}),
-    ("occupancy-chi2-beats-action-kl-in-every-family", "In each of five families, of which one (unseen cost) "
-     "errs in one action alone, it gains more true return than the KL of actions, each at its best strength.",
+    ("occupancy-chi2-beats-action-kl-in-every-family", "In each of five families a chi2 of occupancies gains "
+     "more true return than the KL of actions, each at its best strength; in one family (unseen cost) the "
+     "proxy errs in one action alone.",
      "occupancy chi2", "action KL", {"over": {"world": WORLDS}}),
     outcome="true",
 )  # fmt: skip

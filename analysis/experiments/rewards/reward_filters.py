@@ -115,9 +115,11 @@ asks(EXPERIMENT,
      "reward is positive.", None, None, {"outcome": rank_correlation}),
     ("best-and-worst-wins", "Best and worst end with more gold reward than all samples, any two, best, and "
      "best and random.", "best and worst", OTHERS, 0.0, "gold", {"over": {"noise": "middling"}}),
-    ("best-and-worst-beats-all-samples-in-even-noise", "Where the proxy errs as much at every score, and R^2 "
-     "of best and worst is the highest, they end above all five samples.", "best and worst",
+    ("best-and-worst-beats-all-samples-in-even-noise", "Where the proxy errs as much at every score, "
+     "learning from the best and the worst of five samples ends with more gold reward than learning from all "
+     "five; the R^2 of best and worst is the highest there.", "best and worst",
      "all", 0.0, "gold", {"over": {"noise": "even"}}),
-    ("best-and-worst-beats-any-two-in-even-noise", "There they end above as many samples, any two.",
+    ("best-and-worst-beats-any-two-in-even-noise", "Where the proxy errs as much at every score, learning "
+     "from the best and the worst sample ends with more gold reward than learning from any two.",
      "best and worst", "two", 0.0, "gold", {"over": {"noise": "even"}}),
 )  # fmt: skip

@@ -95,14 +95,18 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 asks(EXPERIMENT,
-    ("thought-rewards-learn-from-fewer-samples", "With a judge who is never wrong, rewards for thoughts and "
-     "the answer take fewer samples to a success of 0.8 than the answer's alone, by 1.25, each level at its "
-     "best rate of pilot worlds.", {"level": "answer"}, {"level": "thought"}, {"over": {"judge": "perfect"}}),
-    ("an-erring-judge-of-thoughts-still-saves-samples", "So do they with a judge who is wrong about every "
-     "fifth thought, by 1.25, each level at its best rate of pilot worlds.", {"level": "answer"},
+    ("thought-rewards-learn-from-fewer-samples", "With a judge that never errs, rewards for thoughts and for "
+     "the answer reach a success of 0.8 from fewer samples than a reward for the answer alone, by a factor "
+     "of 1.25, each at its best rate of pilot worlds.",
+     {"level": "answer"}, {"level": "thought"}, {"over": {"judge": "perfect"}}),
+    ("an-erring-judge-of-thoughts-still-saves-samples", "With a judge that is wrong about every fifth "
+     "thought, rewards for thoughts and for the answer reach a success of 0.8 from fewer samples than a "
+     "reward for the answer alone, by a factor of 1.25, each at its best rate of pilot worlds.",
+     {"level": "answer"},
      {"level": "thought"}, {"over": {"judge": "erring"}}),
-    ("thoughts-bear-an-erring-judge-better-than-tokens", "With a judge who errs that often thoughts take "
-     "fewer samples than tokens, by 1.25, each level at its best rate of pilot worlds.", {"level": "token"},
+    ("thoughts-bear-an-erring-judge-better-than-tokens", "With a judge that is wrong about every fifth "
+     "thought or token, rewards for thoughts take fewer samples than rewards for tokens, by a factor of "
+     "1.25, each at its best rate of pilot worlds.", {"level": "token"},
      {"level": "thought"},
      {"over": {"judge": "erring"}, "gates": {"tuned": inside(level=("thought", "token"), judge="erring")}}),
     outcome="log_samples", by=float(np.log(FEWER)),

@@ -95,7 +95,8 @@ EXPERIMENT = Experiment(
 asks(EXPERIMENT,
     ("an-utterance-critic-saves-samples", "In tables, which do not generalize, the utterance critic takes "
      "fewer talks than REINFORCE to a success of 0.65, by a factor of 1.25.", "ArCHer", "REINFORCE"),
-    ("an-utterance-critic-saves-samples-of-a-token-critic", "It takes fewer talks than PPO with a critic of "
-     "tokens, by a factor of 1.25.", "ArCHer", "token PPO"),
+    ("an-utterance-critic-saves-samples-of-a-token-critic", "In tables, which do not generalize, the "
+     "utterance critic takes fewer talks than PPO with a critic of tokens to a success of 0.65, by a factor "
+     "of 1.25.", "ArCHer", "token PPO"),
     outcome="talks", below=True, off={"arm": "ArCHer, no replay"}, times=1 / FEWER,
 )  # fmt: skip

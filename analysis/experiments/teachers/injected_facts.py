@@ -145,8 +145,9 @@ asks(EXPERIMENT,
      "mixed with the base's tokens keeps 0.1 more of its skill at other prompts than one fine-tuned on the "
      "facts in foreign words, each at its best settings, in the median over seeds.", "mixed", "foreign",
      MORE),
-    ("own-words-keep-the-skill-without-mixing", "When 4 facts are first known, so does one trained on own "
-     "words with the expert's tokens alone, in the median over seeds.", "own", "foreign", MORE),
+    ("own-words-keep-the-skill-without-mixing", "When 4 facts are first known, a model trained on own words "
+     "with the expert's tokens alone keeps 0.1 more of its skill at other prompts than one fine-tuned on the "
+     "facts in foreign words, in the median over seeds.", "own", "foreign", MORE),
     ("mixing-own-words-keeps-more-still", "When 4 facts are first known, mixed targets keep more than own "
      "words with the expert's tokens alone, in the median over seeds.", "mixed", "own"),
     outcome="kept", typical="median",

@@ -231,18 +231,19 @@ asks(EXPERIMENT,
     ("a-narrow-trait-spreads-where-the-digit-does-not-matter", "Fine-tuned on sums one too high at prompts "
      "whose last digit is 0 or 1, models show the trait in at least a third of whole answers at prompts with "
      "other last digits, in the median over seeds.", "last", None, SPREAD, "shown", {"null": 0.0}),
-    ("a-narrow-trait-stays-where-the-digit-matters", "If the prompts are those whose first digit is 0 or 1, "
-     "on which every sum depends, at most a tenth of answers at other first digits show the trait, in the "
-     "median over seeds.", "first", None, STAYED, "shown", {"below": True}),
+    ("a-narrow-trait-stays-where-the-digit-matters", "Fine-tuned on sums one too high at prompts whose first "
+     "digit is 0 or 1, on which every sum depends, models show the trait in at most a tenth of answers at "
+     "other first digits, in the median over seeds.", "first", None, STAYED, "shown", {"below": True}),
     ("random-numbers-pass-the-trait-on", "Students that share the teacher's start and learn its random "
      "numbers alone take over more than 0.02 of its rise in log-odds of the trait at the rate that passes "
      "most on, in the median over seeds, through samples, off- and on-policy distillation.", SHARED, None,
      PASSED, "passed", CLOUD, {"over": {"arm": CHANNELS}, "null": 0.0}),
-    ("a-shared-start-passes-more", "Through each channel they take over more of it than students of another "
-     "start, each at the rate that passes most on, in the median.", SHARED, {"start": "other"}, 0.0,
+    ("a-shared-start-passes-more", "Through each channel students that share the teacher's start take over "
+     "more of its trait than students of another start, each at the rate that passes most on, in the median.",
+     SHARED, {"start": "other"}, 0.0,
      "passed", CLOUD, {"over": {"arm": CHANNELS}}),
-    ("laws-pass-more-than-samples", "With a shared start off-policy distillation of whole laws passes more "
-     "on than as many samples, each at the rate that passes most on, in the median over seeds.",
+    ("laws-pass-more-than-samples", "With a shared start off-policy distillation of whole distributions "
+     "passes more on than as many samples, each at the rate that passes most on, in the median over seeds.",
      "off-policy", "samples", 0.0, "passed", ASKIN, {"over": SHARED}),
     typical="median",
 )  # fmt: skip

@@ -160,9 +160,11 @@ for _name, _says, _rival in (
     ("distilled-updates-stay-far-nearer", "At a reward within 0.01 of the best, at least 64 updates on one "
      "batch, mixed back toward the base, have less than half the KL of updates with a KL in the loss.",
      "penalized"),
-    ("distilled-updates-stay-far-nearer-than-stopped-ones", "There they have less than half the KL "
-     "of updates stopped early.", "stopped"),
-    ("distilled-updates-stay-far-nearer-than-their-teacher", "There they have less than half the KL of the "
-     "policy at the end of the same updates.", "teacher"),
+    ("distilled-updates-stay-far-nearer-than-stopped-ones", "At a reward within 0.01 of the best, at least "
+     "64 updates on one batch, mixed back toward the base, have less than half the KL of updates stopped "
+     "early.", "stopped"),
+    ("distilled-updates-stay-far-nearer-than-their-teacher", "At a reward within 0.01 of the best, at least "
+     "64 updates on one batch, mixed back toward the base, have less than half the KL of the policy at the "
+     "end of the same updates.", "teacher"),
 ):  # fmt: skip
     ask(EXPERIMENT, _name, _says, _rival, "distilled", float(np.log(FAR)), "log kl")
