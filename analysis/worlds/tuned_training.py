@@ -1,10 +1,13 @@
 """Arms of toy training at their best rate and value of one knob, chosen on pilot seeds.
 
-A family has learning methods by name, and the file of the settings chosen for them.
+A family has learning methods by name, and the file of the settings chosen for them. To choose those that an
+experiment lacks, arm by arm: `python -m analysis.worlds.tuned_training NAME`.
 """
 
 from __future__ import annotations
 
+import importlib
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -68,12 +71,19 @@ def with_recipe(
 class Family:
     """Ways by name, and the file of their settings: arm, rate, value, score, at_end.
 
-    by: the metric by which settings are chosen, in the words of cell_table.
+    file: by default that of the declaring module with the ending .csv. by: the metric by which settings are
+    chosen, in the words of cell_table.
     """
 
     ways: Mapping[str, Way]
-    file: Path
+    file: Path = Path()
     by: str = "last accuracy"
+
+    def __post_init__(self) -> None:
+        """Name the file after the module: frame 1 is the dataclass's __init__, frame 2 the module's."""
+        if not self.file.name:
+            made = Path(sys._getframe(2).f_globals["__file__"]).with_suffix(".csv")
+            object.__setattr__(self, "file", made)
 
     @cached_property
     def chosen(self) -> dict[str, dict[str, float]]:
@@ -205,3 +215,12 @@ def settled(way: Way) -> dict[str, float]:
             break
     rate, value = max(scores, key=lambda key: (scores[key], -key[0]))
     return {"rate": rate, "value": value, "score": scores[rate, value], "at_end": len(ends(scores, way))}
+
+
+if __name__ == "__main__":
+    from analysis.experiment import EXPERIMENTS
+
+    for each in sys.argv[1:]:
+        for made in vars(importlib.import_module(EXPERIMENTS.module(each))).values():
+            if type(made).__name__ == "Family":  # no instance of this class: the module runs as a script
+                made.choose()

@@ -1,10 +1,6 @@
-"""OAPL as in KARL beside GRPO, on periodic batches of an engine as far away as FP8; both tuned.
-
-`python -m analysis.experiments.engines.noisy_batches` tunes rates and knobs, arm by arm.
-"""
+"""OAPL as in KARL beside GRPO, on periodic batches of an engine as far away as FP8; both tuned."""
 
 from dataclasses import replace
-from pathlib import Path
 
 from analysis.arena.tasks import task
 from analysis.experiments.lag.periodic_batches import BETAS, CLIPS, METRICS, VARIED
@@ -26,7 +22,6 @@ NOISY = Family(
         "oapl": Way(with_recipe(BATCHES, "oapl", "beta2", VARIED), BETAS, rates=RATES, pilots=6),
         "grpo": Way(with_recipe(BATCHES, "grpo", "eps_low+eps_high"), CLIPS, rates=RATES, pilots=6),
     },
-    Path(__file__).with_suffix(".csv"),
     by="area",
 )
 
@@ -52,6 +47,3 @@ ask(
     "along 9,600 responses is 0.02 above that of GRPO at its best clip.",
     "oapl", "grpo", MORE, "area",
 )  # fmt: skip
-
-if __name__ == "__main__":
-    NOISY.choose()

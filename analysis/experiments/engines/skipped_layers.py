@@ -1,10 +1,6 @@
-"""Rollouts of a model without one of its eight layers, drawn for every batch, each arm tuned.
-
-`python -m analysis.experiments.engines.skipped_layers` tunes rates and caps, arm by arm.
-"""
+"""Rollouts of a model without one of its eight layers, drawn for every batch, each arm tuned."""
 
 from dataclasses import replace
-from pathlib import Path
 
 from analysis.arena.tasks import task
 from analysis.lab import Part, Plot, ask
@@ -25,7 +21,6 @@ NESTED = Family(
             with_recipe(SKIPS, "tis", "cap", ("level", "sequence")), CAPS, rates=RATES
         ),
     },
-    Path(__file__).with_suffix(".csv"),
 )
 
 EXPERIMENT = NESTED.experiment(
@@ -69,6 +64,3 @@ for _way in ("no", "token", "sequence"):
         "all layers",
         -LITTLE,
     )
-
-if __name__ == "__main__":
-    NESTED.choose()

@@ -2,7 +2,7 @@
 
 Running sums of eight digits; in easy prompts half of the digits, those behind the first, are zeros. The base
 solves three in five easy prompts and no hard one. GRPO learns no hard prompt; imitation of the right expert
-learns all. `python -m analysis.experiments.experts.distinct_pairs` tunes rates and knobs, arm by arm.
+learns all.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -81,7 +80,7 @@ WAYS: Mapping[str, Way] = {
     "anchors": at(lambda count: _arm(anchors=count), *COUNTS),
     "dagrpo": at(lambda least: _arm(least, ANCHORS), *LEASTS),
 }
-DISTINCT = Family(WAYS, Path(__file__).with_suffix(".csv"), by="accuracy")
+DISTINCT = Family(WAYS, by="accuracy")
 SEEDS, DECIDED, GAIN, SAME = 64, 32, 0.047, 0.02
 """Seeds of a run, and of arms that needed fewer; margins of accuracy: the source's gain, and a single part's.
 Margins were set before the table."""
@@ -130,7 +129,3 @@ asks(EXPERIMENT,
      "along the run is smaller than with experts' answers alone.", "dagrpo", "anchors", 0.0, LARGEST, BELOW),
     gates={"tuned": inside(arm=("grpo", "mask", "anchors", "dagrpo")), "headroom": premise},
 )  # fmt: skip
-
-
-if __name__ == "__main__":
-    DISTINCT.choose()

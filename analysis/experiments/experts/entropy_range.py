@@ -2,8 +2,7 @@
 
 The model guesses a number of nine in four turns, bisecting by the answers of a tool; the base succeeds two
 times in five. A player that always wins can still choose among winning guesses, with an entropy of .46 nats
-per token; the base has 1.1. `python -m analysis.experiments.experts.entropy_range` tunes rates and shares,
-arm by arm.
+per token; the base has 1.1.
 """
 
 from __future__ import annotations
@@ -12,7 +11,6 @@ import math
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -97,7 +95,7 @@ WAYS: Mapping[str, Way] = {
     PLAIN: _replaying(False),
     "spear": _replaying(True),
 }
-ENTROPY = Family(WAYS, Path(__file__).with_suffix(".csv"), by="accuracy")
+ENTROPY = Family(WAYS, by="accuracy")
 SEEDS, LATER, MORE, TIMES = 64, 30_000, 0.05, 1.25
 """Seeds of a run, offset past those of shorter runs; accuracy gain that counts, as in the arena; factor of
 entropy that counts as kept. Set before the table."""
@@ -132,7 +130,3 @@ asks(EXPERIMENT,
     ("spear-keeps-more-entropy-than-plain-self-imitation", "SPEAR's lowest entropy along the run is 1.25 "
      "times that of plain self-imitation.", "spear", PLAIN, LOWEST),
 )  # fmt: skip
-
-
-if __name__ == "__main__":
-    ENTROPY.choose()

@@ -2,8 +2,7 @@
 
 The base model solves running sums of eight digits once in 200 answers, or sorts ten digits once in fifty.
 There are two experts: a model that errs at a tenth of the steps, and one that is always right but writes
-complements in place of sums. `python -m analysis.experiments.experts.expert_help` tunes rates and knobs, arm
-by arm.
+complements in place of sums.
 """
 
 from __future__ import annotations
@@ -11,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -115,7 +113,7 @@ WAYS: Mapping[str, Way] = {
     f"{IN_ORDER}graded, plain": slower_way(_guided(GRADED, "insert"), COUNTS, True),
     f"{IN_ORDER}graded, bent": slower_way(_guided(GRADED, "insert", recipe="tempsamp"), COUNTS, True),
 }  # fmt: skip
-EXPERTS = Family(WAYS, Path(__file__).with_suffix(".csv"))
+EXPERTS = Family(WAYS)
 
 
 SEEDS, FIRST, FRESH, MORE, DYPO, DIVERSE = 128, 32, 20_000, 0.02, 0.048, 1.135
@@ -263,7 +261,3 @@ def working(table: Frame) -> str:
 ask(EXPERIMENT, "splices-stay-more-diverse", "Splices end with 13.5 % more entropy, of right and wrong "
     "answers, than whole answers of the expert.", SPLICES, WHOLE, outcome="val/entropy", source=SCOPE,
     times=DIVERSE, gates={"tuned": inside(arm=(SPLICES, WHOLE)), "headroom": working})  # fmt: skip
-
-
-if __name__ == "__main__":
-    EXPERTS.choose()

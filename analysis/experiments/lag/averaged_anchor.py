@@ -1,11 +1,8 @@
 """PPO around an averaged anchor when delayed, partial rollouts have lost their old log-probabilities; all
 arms tuned.
-
-`python -m analysis.experiments.lag.averaged_anchor` tunes rates, clips and decays, arm by arm.
 """
 
 from dataclasses import replace
-from pathlib import Path
 
 from analysis.arena.tasks import task
 from analysis.experiments.lag.periodic_batches import METRICS
@@ -34,7 +31,7 @@ ANCHORS = Family({
         "averaged": Way(lambda decay: around("ewma", decay=decay), DECAYS),
         "missing": Way(lambda _: around("missing")),
     }.items()
-}, Path(__file__).with_suffix(".csv"), by="area")  # fmt: skip
+}, by="area")  # fmt: skip
 """On four pilots, clips of .1 and .4 do no better than .2 around the average; around the present weights no
 clip binds."""
 SEEDS, LATER, MARGIN = 32, 70_000, 0.02
@@ -68,7 +65,3 @@ asks(EXPERIMENT,
      "of earlier weights than around the exact old log-probabilities.", "averaged", "exact", {"by": -MARGIN}),
     by=MARGIN, outcome="area",
 )  # fmt: skip
-
-
-if __name__ == "__main__":
-    ANCHORS.choose()

@@ -1,10 +1,6 @@
-"""GBPO beside GRPO on fresh batches that are learned from four times, both tuned.
-
-`python -m analysis.experiments.lag.fresh_gbpo` chooses rates and clips, arm by arm.
-"""
+"""GBPO beside GRPO on fresh batches that are learned from four times, both tuned."""
 
 from dataclasses import replace
-from pathlib import Path
 
 from analysis.arena.tasks import task
 from analysis.experiments.lag.periodic_batches import METRICS
@@ -22,7 +18,7 @@ WAYS = {
     for start, run in (("", FRESH), ("half, ", HALF))
     for name, recipe in ((f"{start}grpo", "decoupled"), (f"{start}gbpo", "gbpo"))
 }
-BANDS = Family(WAYS, Path(__file__).with_suffix(".csv"), by="area")
+BANDS = Family(WAYS, by="area")
 """On fresh batches decoupled PPO is GRPO."""
 SEEDS, LATER, MARGIN = 32, 80_000, 0.02
 """Seeds of a run, which begin so far beyond those of other tables; accuracy. Set before the table."""
@@ -55,7 +51,3 @@ asks(EXPERIMENT,
      "half, gbpo", "half, grpo", {"by": -MARGIN}),
     outcome="area",
 )  # fmt: skip
-
-
-if __name__ == "__main__":
-    BANDS.choose()

@@ -1,12 +1,11 @@
 """TOPR's tapered failures on a base model's data, beside naive or no failures, and importance weights.
 
 The task is to sort ten digits, which the base model does once in fifty answers; each of its batches is used
-once. `python -m analysis.experiments.lag.offline_negatives` tunes rates and knobs, arm by arm.
+once.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
-from pathlib import Path
 
 from analysis.arena.tasks import task
 from analysis.lab import Part, Plot, ask
@@ -25,7 +24,7 @@ WAYS: Mapping[str, Way] = {
     ),
     "importance weights": Way(with_recipe(OFFLINE, "importance", "cap"), (1, 2, 8, 32, 128), rates=RATES),
 }
-LEFT = Family(WAYS, Path(__file__).with_suffix(".csv"))
+LEFT = Family(WAYS)
 
 
 SEEDS, FIRST, MORE = 64, 32, 0.02
@@ -65,7 +64,3 @@ for _name, _statement, _rival in (
      "cap.", WEIGHTS),
 ):  # fmt: skip
     ask(EXPERIMENT, _name, _statement, "TOPR", _rival, MORE)
-
-
-if __name__ == "__main__":
-    LEFT.choose()

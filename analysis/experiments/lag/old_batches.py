@@ -1,13 +1,10 @@
 """PPO on old data in one batch, or in 4 or 16 times as many smaller ones, clipped around an average or the
 sampler.
-
-`python -m analysis.experiments.lag.old_batches` tunes rates, decays and clips, arm by arm.
 """
 
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from analysis.experiments.lag.batch_invariance import AVERAGED, EWMA
 from analysis.experiments.lag.periodic_batches import METRICS
@@ -48,7 +45,7 @@ BATCHES = Family({
     )
     for size, parts in SIZES.items()
     for name, at, ladder in (("averaged", averaged, DECAYS), ("sampler", sampler, CLIPS))
-}, Path(__file__).with_suffix(".csv"), by="area")  # fmt: skip
+}, by="area")  # fmt: skip
 SEEDS, LATER = 32, 90_000
 """Seeds of a run, offset past those of other tables."""
 
@@ -85,7 +82,3 @@ EXPERIMENT.claim(
     "at its best rate and decay or clip.",
     gates={"tuned": inside()},
 ).compare(gain_when_old)
-
-
-if __name__ == "__main__":
-    BATCHES.choose()

@@ -1,11 +1,8 @@
 """OAPL on two generations of 450 batches each, as its authors train on code, beside fresh batches; all arms
 tuned.
-
-`python -m analysis.experiments.lag.periodic_batches` tunes rates and knobs, arm by arm.
 """
 
 from dataclasses import replace
-from pathlib import Path
 
 from analysis.arena.tasks import task
 from analysis.lab import Part, Plot, inside
@@ -27,7 +24,7 @@ BATCHES = Family({
         "fresh oapl": Way(with_recipe(FRESH, "oapl", "beta2", VARIED), (0.03,)),
         "fresh grpo": Way(with_recipe(FRESH, "grpo")),
     }.items()
-}, Path(__file__).with_suffix(".csv"), by="area")  # fmt: skip
+}, by="area")  # fmt: skip
 """On fresh data neither a clip nor beta2 is tuned: beta2 scales the gradient, which Adam ignores."""
 METRICS = ("area", "accuracy", "rise accuracy", "mean rollout_corr/kl_mu_pi_k3", "mean actor/clip_share")
 SEEDS, LATER, MORE, LESS, TIMES = 32, 70_000, 0.02, 0.05, 3
@@ -72,7 +69,3 @@ EXPERIMENT.claim(
     "accuracy of 0.5, on most seeds, each at its best mean accuracy.",
     gates={"tuned": inside(arm=("oapl", "fresh grpo"))},
 ).happens("steps_to 0.5", {"arm": "oapl"}, {"arm": "fresh grpo"}, times=TIMES)
-
-
-if __name__ == "__main__":
-    BATCHES.choose()

@@ -1,11 +1,7 @@
-"""REC's clip and its importance weights on old data, every arm at its best.
-
-`python -m analysis.experiments.lag.tuned_rec` tunes rates and clips, arm by arm.
-"""
+"""REC's clip and its importance weights on old data, every arm at its best."""
 
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 
 from analysis.arena.tasks import task
 from analysis.experiments.lag.clip_width import SOURCE
@@ -35,7 +31,6 @@ def _ways(lag: int) -> dict[str, Way]:
 
 TUNED = Family(
     {f"{name}, {when}": way for when, lag in LAGS.items() for name, way in _ways(lag).items()},
-    Path(__file__).with_suffix(".csv"),
 )
 SEEDS, LATER, MARGIN = 32, 90_000, 0.05
 """Seeds of a run, offset past those of other tables; accuracy, as in the tables of one rate."""
@@ -90,7 +85,3 @@ for _name, _when, _says in (
         EXPERIMENT, _name, f"{_says} REC with its clip ends 0.05 more accurate than the same without a "
         "clip, each at its best rate and clip.", f"clip, {_when}", f"no clip, {_when}", MARGIN,
     )  # fmt: skip
-
-
-if __name__ == "__main__":
-    TUNED.choose()

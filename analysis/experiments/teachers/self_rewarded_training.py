@@ -1,14 +1,12 @@
 """Self-Rewarding PPO in the toy LLM: after few demonstrations, RL on log(SFT/base) at other prompts.
 
-Models of 4,000 weights write six running sums; demonstrations are few, or only of easy prompts. `python -m
-analysis.experiments.teachers.self_rewarded_training` tunes rates and knobs, arm by arm.
+Models of 4,000 weights write six running sums; demonstrations are few, or only of easy prompts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -113,7 +111,7 @@ WAYS: Mapping[str, Way] = (
     | _ways("easy", EASY)
     | {"easy, no base": Way(_from(EASY, base=False), KLS, True, rates=RATES)}
 )
-SELF = Family(WAYS, Path(__file__).with_suffix(".csv"))
+SELF = Family(WAYS)
 
 
 SEEDS, FRESH, MORE = 64, 20_000, 0.02
@@ -168,7 +166,3 @@ asks(EXPERIMENT,
      "accurate than log SFT.", "easy", "easy, no base"),
     by=MORE,
 )  # fmt: skip
-
-
-if __name__ == "__main__":
-    SELF.choose()

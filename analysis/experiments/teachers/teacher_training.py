@@ -1,15 +1,13 @@
 """Self-distillation in the toy LLM from a copy that sees the solution, and the tokens it needs.
 
 Models of 4,000 weights write six running sums modulo 4. Prompts have blanks for the solution, which half of
-the base model's lessons show. `python -m analysis.experiments.teachers.teacher_training` tunes rates and
-prompts per step.
+the base model's lessons show.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pandas as pd
@@ -79,7 +77,7 @@ WAYS: Mapping[str, Way] = {
     "opsd": Way(_sized(1, distilled(shown=True)), SIZES, True, rates=RATES),
     "opsd, nothing shown": Way(_sized(1, distilled(shown=False)), SIZES, like="opsd"),
 }
-TAUGHT = Family(WAYS, Path(__file__).with_suffix(".csv"), by="area")
+TAUGHT = Family(WAYS, by="area")
 
 
 NAME = "teacher-training"
@@ -145,6 +143,3 @@ ask(EXPERIMENT, "self-distillation-needs-a-quarter-of-the-tokens", "From itself 
     "GRPO takes, in the median over seeds.", "opsd", "grpo", outcome=REACHED, times=1 / FEWER, below=True,
     typical="median", off={"arm": "opsd, nothing shown"},
     gates={"tuned": inside(arm=ARMS[:2]), "headroom": arriving})  # fmt: skip
-
-if __name__ == "__main__":
-    TAUGHT.choose()
