@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.kernels.on_use import Tensor, torch
-from analysis.lab import Experiment, Grid, Groups, Part, Plot, Rows, Seeds, TunedArms, inside, of_seeds
+from analysis.lab import Grid, Groups, Part, Plot, Seeds, TunedArms, asks
 from envs.arrays import Floats
 from testbed.errors import UserError
 
@@ -154,21 +154,11 @@ def learn(seeds: Seeds, arm: str, rate: float) -> Groups:
     return {"log accepted": np.log(found_R), "log speed": np.log((found_R + 1) / (1 + COST * T))}
 
 
-TUNED = TunedArms(ARMS, learn, "log accepted", PILOTS)
-
-
-def rows(seeds: Seeds) -> Rows:
-    """Return a row per arm and target, each arm at its best rate on pilot targets."""
-    return TUNED.rows(seeds)
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = TunedArms(ARMS, learn, "log accepted", PILOTS).experiment(
+    NAME, SEEDS, ("log accepted", "log speed"), {"state": D, "seen": SEEN, "length": T},
     question="Is a draft accepted longer if it sees the whole state and is trained as it decodes?",
     source=SOURCE,
     differs="random targets of 4 tokens and places with states of six numbers, linear drafts; no text",
-    compute=of_seeds(NAME, rows, SEEDS, {"state": D, "seen": SEEN, "length": T, "pilots": PILOTS}),
-    keys=("run", "seed", "arm"),
-    metrics=("log accepted", "log speed", "at end"),
     margins={"gain that counts": LONGER, "the source's gain in length": SOURCES, "in speed": FASTER},
     figure=Plot(
         "strips", x="log accepted: log of the accepted tokens of 4", y="arm",
@@ -179,34 +169,18 @@ EXPERIMENT = Experiment(
     ),
     systems={
         "Mixture of Attentions for Speculative Decoding": Part(
-            "no attention, no text; hiding half of the state determines how much the whole state adds",
-            (
-                "own-training-lengthens-acceptance",
-                "whole-states-and-own-training-lengthen-acceptance",
-                "whole-states-and-own-training-decode-faster",
-            ),
+            "no attention, no text; hiding half of the state determines how much the whole state adds"
         )
     },
 )  # fmt: skip
-
-
-def _ask(name: str, statement: str, column: str, arms: tuple[str, str], by: float) -> None:
-    EXPERIMENT.claim(name, statement, source=SOURCE, gates={"tuned": inside(arm=arms)}).compare(
-        column, {"arm": arms[0]}, {"arm": arms[1]}, by=float(np.log1p(by))
-    )
-
-
 BEST, EAGLE = "whole, own", "part, given"
-for _name, _statement, _column, _second, _by in (
-    ("whole-states-and-own-training-lengthen-acceptance",
-     "A draft that sees the target's whole state and is trained on its own states has 25 % more tokens "
-     "accepted than one that sees half of the state and is trained on the target's.",
-     "log accepted", EAGLE, SOURCES),
+asks(EXPERIMENT,
+    ("whole-states-and-own-training-lengthen-acceptance", "A draft that sees the target's whole state and is "
+     "trained on its own states has 25 % more tokens accepted than one that sees half of the state and is "
+     "trained on the target's.", BEST, EAGLE, float(np.log1p(SOURCES)), "log accepted"),
     ("whole-states-and-own-training-decode-faster", "A draft that sees the target's whole state and is "
      "trained on its own states decodes 9.5 % faster than one that sees half of the state and is trained on "
-     "the target's.", "log speed", EAGLE, FASTER),
-    ("own-training-lengthens-acceptance",
-     "Of drafts that see the whole state, those trained on their own states have 2 % more tokens accepted.",
-     "log accepted", "whole, given", LONGER),
-):  # fmt: skip
-    _ask(_name, _statement, _column, (BEST, _second), _by)
+     "the target's.", BEST, EAGLE, float(np.log1p(FASTER)), "log speed"),
+    ("own-training-lengthens-acceptance", "Of drafts that see the whole state, those trained on their own "
+     "states have 2 % more tokens accepted.", BEST, "whole, given", float(np.log1p(LONGER)), "log accepted"),
+)  # fmt: skip

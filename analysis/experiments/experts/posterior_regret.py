@@ -9,7 +9,7 @@ from functools import cache
 import numpy as np
 from scipy import special
 
-from analysis.lab import Experiment, Floats, Part, Plot, Rows, Seeds, columns, generator, of_seeds
+from analysis.lab import Experiment, Floats, Plot, Rows, Seeds, columns, generator, of_seeds
 from analysis.sweeps.tuning import tuning_seeds
 from testbed.offline.preferences import pair_gradient, tilt
 
@@ -135,7 +135,7 @@ EXPERIMENT = Experiment(
         "distribution; BRAIn moves towards the posterior that the rewards give; DPO learns from pairs "
         "labeled by the probabilities that the rewards give (soft); each has its best rate.",
     ),
-    systems={"BRAIn": Part()},
+    systems=("BRAIn",),
 )  # fmt: skip
 
 EXPERIMENT.claim(

@@ -41,8 +41,7 @@ EXPERIMENT = Experiment(
     systems={
         "ReMix (Squeeze the Soaked Sponge)": Part(
             "rollouts saved on fresh data by at most 16 updates on a batch; the factor of 3 asked here is a "
-            "tenth of the smallest in the source; neither the length of responses nor a new base",
-            ("remix-needs-a-third-of-the-rollouts-of-grpo",),
+            "tenth of the smallest in the source; neither the length of responses nor a new base"
         )
     },
 )  # fmt: skip

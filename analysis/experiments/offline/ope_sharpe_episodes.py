@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from analysis.lab import Experiment, Floats, Frame, Part, Plot, Rows, Seeds, asks, columns, of_seeds
+from analysis.lab import Experiment, Floats, Frame, Plot, Rows, Seeds, asks, columns, of_seeds
 from analysis.worlds.trajectory_worlds import of_log, ten_steps
 from envs.logged_data import collect, skilled
 from testbed.estimators.dice import dice
@@ -120,7 +120,7 @@ EXPERIMENT = Experiment(
         "accuracy and k = 2, 4 and 8; metrics: SharpeRatio@k, its numerator alone (best), and metrics of "
         "accuracy; six estimators, random worlds of 10 steps, 50 episodes, 30 candidates.",
     ),
-    systems={"SharpeRatio@k / SCOPE-RL": Part()},
+    systems=("SharpeRatio@k / SCOPE-RL",),
 )  # fmt: skip
 
 asks(EXPERIMENT,

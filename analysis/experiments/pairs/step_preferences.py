@@ -142,8 +142,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "accuracy", PILOTS, {"bias": BIASES}).experi
     systems={
         "ReARTeR": Part(
             "look-ahead on artificial scores; explanations, search at test time and retrieval are not "
-            "tested",
-            claims=("look-ahead-*",),
+            "tested"
         )
     },
 )  # fmt: skip

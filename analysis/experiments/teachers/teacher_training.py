@@ -132,8 +132,7 @@ EXPERIMENT = Experiment(
     ),
     systems={
         "OPSD (Self-Distilled Reasoner)": Part(
-            "responses of equal length, so shorter ones cannot save tokens",
-            ("self-distillation-needs-a-quarter-of-the-tokens",),
+            "responses of equal length, so shorter ones cannot save tokens"
         )
     },
 )  # fmt: skip
