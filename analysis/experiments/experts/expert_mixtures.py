@@ -10,8 +10,10 @@ from analysis.experiments.experts.expert_help import CHORD, MORE, STEPS, TAUGHT,
 from analysis.lab import Part, Plot, asks
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
-SEEDS, LATER, TRIED = 64, 130_000, 8
-"""Seeds of a run, offset past those of other tables; pilots."""
+SEEDS, FEWER, LATER, TRIED = 384, 64, 130_000, 8
+"""Seeds of a run of OPEN, and of the other arms; offset past those of other tables; pilots."""
+OPEN = ("sft, then grpo", "chord-phi")
+"""Arms of the claim that 64 + 64 seeds left open."""
 WEIGHTS = (0.015, 0.03, 0.06, 0.12, 0.25, 0.5, 0.9)
 MIXTURES = Family(
     {
@@ -28,7 +30,7 @@ MIXTURES = Family(
 
 EXPERIMENT = MIXTURES.experiment(
     ("accuracy", "area", "start", "rise accuracy"),
-    SEEDS, first=LATER,
+    SEEDS, (((), FEWER), (OPEN, SEEDS)), LATER,
     question="Where GRPO often learns nothing, does CHORD's mixture with an expert end above its rivals?",
     source=CHORD,
     differs="a transformer of 4,000 weights on running sums of eight digits, right once in 200; the expert "
