@@ -150,9 +150,10 @@ def _update(name: str) -> Callable[..., Floats]:
 
 
 NAME = "excess-cloning"
-SEEDS, PILOTS, STEPS, NOISE = 512, 12, 60, 0.4
-"""NOISE: probability that a reward r is read as 1 - r. Without it one right answer is enough to learn."""
-CLONED = (0, 10, 100, 1000)
+SEEDS, FEWER, PILOTS, STEPS, NOISE = 1536, 512, 12, 60, 0.4
+"""Seeds of a run of OPEN, and of the other cells. NOISE: probability that a reward r is read as 1 - r.
+Without it one right answer is enough to learn."""
+CLONED, OPEN = (0, 10, 100, 1000), ((10, "GRPO"), (10, "DPO"))
 ARMS: dict[str, dict[str, Any]] = {
     "GRPO": {"recipe": "grpo"},
     "GRPO, fine rewards": {"recipe": "grpo", "reward_A": fine()},
@@ -186,14 +187,15 @@ def make(key_R: Words) -> Rows:
     shown_RSA, seeds = demonstrations(key_R), tuple(range(len(key_R)))
     for cloning in CLONED:
         start_RSA = cloned(shown_RSA, cloning)
-        still = {"accuracy": accuracy(start_RSA), "rise accuracy": 0.0, "at end": 0}
-        yield columns(seeds, cloned=cloning, arm="cloning alone", **still)
+        still = {"accuracy": accuracy(start_RSA[:FEWER]), "rise accuracy": 0.0, "at end": 0}
+        yield columns(seeds[:FEWER], cloned=cloning, arm="cloning alone", **still)
         for arm, more in ARMS.items():
+            met = slice(None if (cloning, arm) in OPEN else FEWER)
             rate, end = rate_of(arm, cloning)
-            past = course(start_RSA, key_R, steps=STEPS, rate=rate, noise=NOISE, **more)
+            past = course(start_RSA[met], key_R[met], steps=STEPS, rate=rate, noise=NOISE, **more)
             early_R, late_R = accuracy(past[STEPS * 4 // 5]), accuracy(past[-1])
             found = {"accuracy": late_R, "rise accuracy": late_R - early_R, "at end": int(end)}
-            yield columns(seeds, cloned=cloning, arm=arm, **found)
+            yield columns(seeds[met], cloned=cloning, arm=arm, **found)
 
 
 EXPERIMENT = Experiment(
