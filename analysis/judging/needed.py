@@ -1,8 +1,8 @@
 """How many seeds or worlds would decide a claim that is undecided, and why they were not spent.
 
 Both follow from the claim's row in the table of verdicts and from unit_costs.csv. This has the seconds of one
-core that one unit (a seed, or a mean over worlds) of an experiment's open claims takes, measured over 20
-units without tuning; and why more units were not spent, if cost is not the reason.
+core that one unit (a seed, or a mean over worlds) of an open claim takes, or of those of an experiment,
+measured over 20 units without tuning; and why more units were not spent, if cost is not the reason.
 """
 
 import csv
@@ -90,7 +90,7 @@ def why_not(row: Mapping[str, Any]) -> str:
         rare = f", {differ}" if differ.endswith("pairs differ") else ""
         return f"the effect lies on a boundary between two words{rare}"
     found = []
-    seconds, why = costs().get(row["experiment"], (0.0, ""))
+    seconds, why = costs().get(row.get("claim", ""), costs().get(row["experiment"], (0.0, "")))
     hours = (units - row["n"]) * seconds / 3600
     if hours > 1 / 60:
         time = f"{hours:.2g} more hours" if hours >= 1 else f"{60 * hours:.0f} more minutes"
@@ -104,9 +104,9 @@ def why_not(row: Mapping[str, Any]) -> str:
 
 @cache
 def costs() -> dict[str, tuple[float, str]]:
-    """Return the seconds of one core that a unit takes, and why more were not spent, by experiment."""
+    """Return the seconds of one core that a unit takes, and why no more were spent, by their names."""
     with COSTS.open(newline="") as file:
-        return {row["experiment"]: (float(row["seconds"]), row["why"]) for row in csv.DictReader(file)}
+        return {row["name"]: (float(row["seconds"]), row["why"]) for row in csv.DictReader(file)}
 
 
 def _boundary(effect: float, asks: str) -> float:
