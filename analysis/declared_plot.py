@@ -85,7 +85,6 @@ class Plot:
 
     @property
     def plots(self) -> tuple["Plot", ...]:
-        """The plot, and the plots beside it."""
         unnamed = [
             {f"{axis}_label": "" for axis in ("x", "y", "value") if axis in each} for each in self.also
         ]

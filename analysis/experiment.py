@@ -340,7 +340,6 @@ class Experiments(Mapping[str, Experiment]):
         return self._modules[name]
 
     def names(self) -> tuple[str, ...]:
-        """Return all names."""
         return tuple(self._modules)
 
     def __getitem__(self, name: str) -> Experiment:

@@ -75,7 +75,6 @@ class Counts:
 
     @property
     def seen_RSA(self) -> Bools:
-        """Pairs with data."""
         return self.visit_RSA > 0
 
     def __add__(self, other: "Counts") -> "Counts":

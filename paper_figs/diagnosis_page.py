@@ -35,7 +35,6 @@ SPLIT_NOTE = (
 
 
 def page(found: Diagnosis) -> str:
-    """Return the page of a diagnosis."""
     sections = {
         "Verdict": _paragraph(found.verdict),
         "What was read": _table(

@@ -57,7 +57,6 @@ class ProgressTable:
         return row
 
     def __rich__(self) -> Any:
-        """Return the table for display by rich."""
         from rich.table import Table
         from rich.text import Text
 

@@ -57,7 +57,6 @@ class Comparison:
     null: float | None = None
 
     def __call__(self, table: pd.DataFrame) -> Evidence:
-        """Return the evidence of a table."""
         if self.first is None:
             found = self._computed()(table)
             computed: Any = self._computed()

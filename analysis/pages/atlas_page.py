@@ -32,7 +32,6 @@ def picture(family: str) -> str:
 
 
 def page() -> str:
-    """Return the whole page as Markdown."""
     entries = [objective[name] for name in objective]
     found = {e.family for e in entries}
     families = [f for f in FAMILIES if f in found] + sorted(found - set(FAMILIES))

@@ -20,7 +20,6 @@ HEADED = re.compile(r"\n## \d+\. (.+)\n\n")
 
 
 def page() -> str:
-    """Return the page."""
     facts = _facts()
     body = filled(facts)
     return f"{body}\n{facts.footnotes(body)}\n"

@@ -10,7 +10,6 @@ FILTERS = '<div class="filters" data-by="family objective" data-words="ppo, cisp
 
 
 def page() -> str:
-    """Return the page."""
     tables = committed()
     rows = [_row(str(name), tables) for name in tables[EXACT].index]
     names = list(rows[0])

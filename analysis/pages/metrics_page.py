@@ -5,7 +5,6 @@ from testbed.diagnostics.metric_aliases import rows
 
 
 def page() -> str:
-    """Return docs/metrics.md."""
     logged = (
         (f"`{row['name']}`", row["what"], row["elsewhere"]) for row in rows() if row["logged"] == "by runs"
     )

@@ -16,7 +16,6 @@ def pages() -> dict[str, str]:
 
 
 def index() -> str:
-    """Return the index as Markdown."""
     divided = sorted(name for name in objective if objective[name].promises.get("on_policy") == "1/T")
     rows = "\n".join(
         f"| [{s.title}]({name}.md) | {len(s.keys)} | {len({r.name for r in s.objectives})} | {s.source} |"
@@ -33,7 +32,6 @@ def index() -> str:
 
 
 def page(stack: Stack) -> str:
-    """Return the page of a stack as Markdown."""
     sections = [
         (
             f"# {stack.title}\n\n{WRITTEN}\n\nSource: {stack.source}.\n\n```text\ntestbed objectives from "

@@ -70,7 +70,6 @@ class Question:
 
     @property
     def url(self) -> str:
-        """Return the URL of the thread."""
         repository, number = self.thread.split("#")
         return f"https://github.com/{repository}/issues/{number}"
 

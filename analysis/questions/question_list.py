@@ -84,7 +84,6 @@ def write(numbers: Mapping[int, Numbers]) -> Path:
 
 
 def page(judged: Judgments, numbers: Mapping[int, Numbers]) -> str:
-    """Return docs/questions.md."""
     chosen = find(())
     head = HEAD.format(count=len(chosen), computed=sum(each.compute is not None for each in chosen))
     return "\n".join([head, *(_section(each, judged, numbers.get(each.n, {})) for each in chosen)])

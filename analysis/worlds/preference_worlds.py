@@ -27,7 +27,6 @@ class PairWorld:
 
     @property
     def context_S(self) -> Floats:
-        """Probabilities of contexts, [S]."""
         return np.full(len(self.reward_SA), 1 / len(self.reward_SA))
 
     @property

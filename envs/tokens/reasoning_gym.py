@@ -121,7 +121,7 @@ class ReasoningGym(TokenTask):
                 ) from error
             except ValueError as error:
                 raise ValueError(
-                    f"prompt {self.prompt!r} is no format: {error}. Write {{{{ and }}}} for braces."
+                    f"prompt {self.prompt!r} is not a format string: {error}. Write {{{{ and }}}} for braces."
                 ) from error
             self._items[index] = Item(text, entry["answer"], entry)
             self._index.setdefault(text, index)

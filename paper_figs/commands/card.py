@@ -53,7 +53,6 @@ def file_name(title: str) -> str:
 
 
 def report(found: "Card") -> None:
-    """Print a card as tables."""
     from paper_figs.report_card_page import in_words
 
     print(f"{found.title}: {found.formula}" if found.formula else found.title)

@@ -32,7 +32,6 @@ class Command:
     options: Mapping[str, Any] = field(default_factory=dict)
 
     def load(self) -> Callable[..., Any]:
-        """Return the function."""
         found: Callable[..., Any] = pkgutil.resolve_name(self.function)
         return found
 

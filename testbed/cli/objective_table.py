@@ -63,7 +63,6 @@ def _sparklines(name: str, axis: str) -> dict[str, str]:
 
 
 def report(rows: Sequence[Mapping[str, Any]]) -> None:
-    """Print the tables of a comparison."""
     show.table(
         [
             {

@@ -89,7 +89,6 @@ def _widths(rows: Sequence[Mapping[str, Any]], room: int) -> dict[str, int | Non
 
 
 def markdown(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Return rows as a Markdown table."""
     body = [[_cell(value).replace("|", "\\|").replace("\n", " ") for value in row.values()] for row in rows]
     lines = [list(rows[0]), ["---"] * len(rows[0]), *body]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)

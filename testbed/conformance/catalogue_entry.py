@@ -87,7 +87,6 @@ class Reference:
         return ", ".join(parts).replace(", +", " +")
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the same for JSON."""
         return {
             "words": self.words(),
             "objective": self.objective,

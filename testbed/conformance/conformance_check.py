@@ -55,7 +55,6 @@ class Conformance:
         return next((line for line in self.lines if line.verdict == "fails"), None)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the findings for JSON."""
         return {
             "loss": self.binding.name,
             "as": self.reference.as_dict(),

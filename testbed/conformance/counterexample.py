@@ -33,7 +33,6 @@ class Counterexample:
         return [*found, self.problem] if self.problem else found
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the same for JSON."""
         rows = [
             {
                 "adv": row.adv,

@@ -96,7 +96,6 @@ class Identity:
     notes: tuple[str, ...] = field(default=())
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the identity for JSON."""
         first = next((near.counterexample for near in self.nearest if near.counterexample), None)
         return {
             "loss": self.binding.name,

@@ -38,7 +38,6 @@ class Judged:
         dtype: torch.dtype = torch.float64,
         totals: tuple[int, int] | None = None,
     ) -> Tensor:
-        """Return the weights of the loss."""
         return call(self.binding, logp, batch, dtype, totals).weight_BT
 
     def expected(self, logp: Tensor, batch: Batch, beside: float) -> list[Tensor]:

@@ -58,7 +58,6 @@ class Rollout:
         return replace(self, **changed)
 
     def rows(self, rows: slice) -> "Rollout":
-        """Return some replicas."""
         return self.map(lambda value: value[rows])
 
     def states(self) -> Tensor:

@@ -51,7 +51,6 @@ class Moments:
     n_variance: float
 
     def mse(self, n: int) -> float:
-        """bias^2 + n_variance / n."""
         return self.bias**2 + self.n_variance / n
 
 

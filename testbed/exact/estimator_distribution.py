@@ -160,12 +160,10 @@ class EstimatorMoments:
 
     @property
     def bias(self) -> float:
-        """mean - value."""
         return self.mean - self.value
 
     @property
     def mse(self) -> float:
-        """bias^2 + variance."""
         return self.bias**2 + self.variance
 
 

@@ -29,7 +29,6 @@ class Path:
 
     @property
     def pi_TA(self) -> Floats:
-        """Probabilities."""
         return np.exp(self.log_pi_TA)
 
     @property

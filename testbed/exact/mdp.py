@@ -37,11 +37,9 @@ class EpisodeTable:
     mask_NT: Bools
 
     def mean(self, value_N: Floats) -> float:
-        """E[value]."""
         return float(self.probability_N @ value_N)
 
     def variance(self, value_N: Floats) -> float:
-        """Var[value]."""
         return float(self.probability_N @ (value_N - self.mean(value_N)) ** 2)
 
 

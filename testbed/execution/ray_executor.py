@@ -112,7 +112,6 @@ class Ray(Executor):
         yield from super().run(feed)
 
     def submit(self, pack: Pack) -> None:
-        """Hand a pack to Ray."""
         gpus = int(any(cell.device == "cuda" for cell in pack.cells))
         task = self._task.options(num_gpus=gpus) if gpus else self._task
         self._running[task.remote(order(pack, self.function))] = _Flight(pack.id)

@@ -232,7 +232,6 @@ class _Reporter:
             _send(self.sink, {"kind": "steps", "done": done, "total": total})
 
     def line(self, text: str) -> None:
-        """Pass a line on."""
         _send(self.sink, {"kind": "line", "text": text})
 
 

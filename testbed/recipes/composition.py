@@ -88,7 +88,6 @@ class Term:
     args: Arguments = ()
 
     def at(self, step: int, steps: int) -> float:
-        """Return the coefficient at a step."""
         return self.coefficient(step, steps) if callable(self.coefficient) else self.coefficient
 
 

@@ -71,7 +71,6 @@ class Locks:
         return name in self._held
 
     def close(self) -> None:
-        """Release every lock."""
         for name in list(self._held):
             self.release(name)
 

@@ -66,7 +66,6 @@ def header(content: bytes) -> dict[str, Any]:
 
 
 def _column(values: Any, order: np.ndarray) -> pa.Array:
-    """Return one column in row order."""
     if np.ndim(values[0]) == 1:
         rows = [np.asarray(values[row], dtype=np.int64) for row in order]
         ends = np.cumsum([0, *map(len, rows)], dtype=np.int32)

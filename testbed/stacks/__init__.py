@@ -135,7 +135,6 @@ class Stack:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of all settings."""
         return tuple(key.name for key in self.keys)
 
 

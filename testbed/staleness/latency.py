@@ -54,7 +54,6 @@ class Latency(SchedulePlan):
     def source(
         self, plans: "Sequence[Latency]", runs: tuple[Run, ...], world: "World", theta_RP: Tensor
     ) -> "LatencySource":
-        """Return the source of a pack."""
         del theta_RP
         return LatencySource(plans, runs, world)
 

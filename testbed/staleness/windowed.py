@@ -45,7 +45,6 @@ class Windowed(SchedulePlan):
     def source(
         self, plans: "Sequence[Windowed]", runs: tuple[Run, ...], world: "World", theta_RP: Tensor
     ) -> "WindowedSource":
-        """Return the source of a pack."""
         return WindowedSource(plans[0], runs, world, theta_RP)
 
     def versions(self, run: Run, length: int) -> int:

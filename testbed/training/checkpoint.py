@@ -188,7 +188,6 @@ class Held:
 
     @property
     def live(self) -> dict[str, object]:
-        """Return the live objects by name."""
         return {"source": self.source, "learners": self.trainer.learners, "recorder": self.recorder}
 
 

@@ -296,5 +296,5 @@ def build_tabular_policy(run: Run) -> tuple[FiniteMDP | TokenTree, Policy]:
     task = tabular_task(run)
     own, precision = split_precision(run)
     if own:
-        raise UserError(f"policy 'tabular' cannot be made with {listed(own)}: it takes precision alone.")
+        raise UserError(f"policy 'tabular' does not take {listed(own)}, only precision.")
     return task, of_precision(TabularPolicy(task.states, task.actions), precision)

@@ -101,7 +101,6 @@ def trained(seeds: Seeds, arm: str, world: str = "random", **knobs: Any) -> Grou
 
 
 def arms(pilots: int, *names: str, **cells: Any) -> TunedArms:
-    """Return these arms, each at its best."""
     endless = {"falls": (False, True), "kept": (2,), "token_discount": (1.0,)}
     return TunedArms({name: GRIDS[name] for name in names}, trained, "area", pilots, cells, endless, STARTS)
 

@@ -175,7 +175,6 @@ ADAM = Experiment(
 
 
 def rows_of(table: Frame, name: str, parts: int) -> Frame:
-    """Return the rows of an arm."""
     whole = WHOLE.get(name, AVERAGED)
     rate = whole.learning_rate / parts ** RATE_POWER.get(name, 0.5)
     wanted = {"anchor": whole.anchor, "prompts": whole.prompts // parts, "lag": whole.lag * parts}

@@ -118,7 +118,6 @@ def table_of(state_N: Ints, item_N: Ints, weight_N: Floats) -> Floats:
 
 
 def learned(seed: int, arm: str, parts: float, long: float, temperature: float) -> Floats:
-    """Return the policy of an arm, [S, A]."""
     state_N, item_N, ahead_N2 = logged(seed)
     count_SA = table_of(state_N, item_N, np.ones(len(state_N)))
     clone_SA = (count_SA + 0.1) / (count_SA + 0.1).sum(-1, keepdims=True)

@@ -44,7 +44,6 @@ class Reader:
 
 @cache
 def readers() -> Mapping[str, Reader]:
-    """Return every reader by name."""
     modules = sorted(item.name for item in pkgutil.iter_modules(__path__))
     found = [importlib.import_module(f"{__name__}.{name}").READER for name in modules]
     return {reader.name: reader for reader in found}

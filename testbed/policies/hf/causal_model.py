@@ -118,7 +118,7 @@ class CausalModel:
         lists = (m for m in self.module.modules() if isinstance(m, nn.ModuleList))
         found = next((each for each in lists if len(each) == count), None)
         if found is None:
-            raise UserError(f"{type(self.module).__name__} has no list of its {count} layers.")
+            raise UserError(f"{type(self.module).__name__} has no ModuleList of {count} layers.")
         return list(found)
 
     def with_hidden(self, change: Hidden) -> "CausalModel":

@@ -22,7 +22,6 @@ def serves(x: Tensor) -> bool:
 
 @cache
 def attention_loops() -> ModuleType:
-    """Return the loops of attention."""
     return importlib.import_module("testbed.policies.toy.attention_kernels")
 
 
@@ -34,5 +33,4 @@ def block_loops() -> ModuleType:
 
 @cache
 def step_loops() -> ModuleType:
-    """Return the loops of a step of generation."""
     return importlib.import_module("testbed.policies.toy.step_kernels")

@@ -237,7 +237,6 @@ LOWEST = -126.0
 
 @intrinsic
 def root(typing_context: Any, x: Any) -> Any:
-    """Square root."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return _llvm(builder, f"sqrt.v{x.count}f32", x.vector, *arguments)

@@ -264,7 +264,7 @@ def test_the_prompt_is_a_format_of_question_and_metadata():
     assert question.item(0).prompt.startswith("State the final answer")
     with pytest.raises(ValueError, match=r"asks for 'expresion', chain_sum has: .*expression.*question"):
         ReasoningGym(prompt="{expresion}")
-    with pytest.raises(ValueError, match=r"boxed.*is no format: .*Write {{ and }} for braces"):
+    with pytest.raises(ValueError, match=r"boxed.*is not a format string: .*Write {{ and }} for braces"):
         ReasoningGym(prompt=r"{question} in \boxed{")
 
 
