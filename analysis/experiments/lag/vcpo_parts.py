@@ -86,7 +86,7 @@ EXPERIMENT = Experiment(
     systems={
         "VCPO (Stable Asynchrony)": Part(
             "its two parts at lag 128, where the arm with neither part ends within .04 of on-policy at a "
-            "third of the rate; for ESS as a warning see ess-warns, for speed by-the-clock"
+            "third of the rate; for ESS as a warning see ess-warns; time is not measured"
         )
     },
 )  # fmt: skip
