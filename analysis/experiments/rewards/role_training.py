@@ -1,10 +1,6 @@
-"""Training a solver and a checker: one transformer for both roles, or one for each.
-
-`python -m analysis.experiments.rewards.role_training` tunes rates of the on-policy arms.
-"""
+"""Training a solver and a checker: one transformer for both roles, or one for each."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import pandas as pd
 
@@ -26,7 +22,6 @@ ROLES = Family(
         )
         for roles in ("shared", "separate")
     },
-    Path(__file__).with_suffix(".csv"),
     by="best",
 )  # fmt: skip
 SEEDS, LATER, AGAIN, SAME = 64, 100_000, 400_000, 0.02
@@ -59,8 +54,8 @@ ask(EXPERIMENT, "separate-roles-peak-higher", "At its best rate for it, separate
 
 def falls(seeds: Seeds) -> Frame:
     """Return a row per arm and seed: peak, and fall from it, means over HOT; share of rates with a cliff."""
-    old = {"lag": 8, "steps": 240, "log_every": 8}
-    arms = {roles: Arm(replace(way.arm(0).run, **old)) for roles, way in ROLES.ways.items()}
+    runs = {roles: way.arm(0).run for roles, way in ROLES.ways.items()}
+    arms = {roles: Arm(replace(run, lag=8, steps=240, log_every=8)) for roles, run in runs.items()}
     metrics = ("accuracy", "best", "mean rollout_corr/kl_mu_pi_k3", "mean actor/clip_share")
     each = [s + AGAIN for s in seeds]
     found = pd.concat([sweep(arms, metrics, dict.fromkeys(arms, rate), each) for rate in HOT])
@@ -100,6 +95,3 @@ def falling(table: Frame) -> str:
 ask(FALLS, "separate-roles-fall-further-from-their-peak", "From data 8 steps old, on average over rates of "
     ".003 to .0075 for both, separate weights end 0.02 further below their peak than shared ones.",
     "separate", "shared", SAME, "fall", gates={"acts": falling})  # fmt: skip
-
-if __name__ == "__main__":
-    ROLES.choose()
