@@ -51,13 +51,12 @@ EXPERIMENT = NESTED.experiment(
     },
 )  # fmt: skip
 
-for _way in ("no", "token", "sequence"):
+for _name, _weights, _arm in (
+    ("no-weights-keep-accuracy-without-an-eighth-of-the-layers", "no", "no weights"),
+    ("token-weights-keep-accuracy-without-an-eighth-of-the-layers", "token", "weights by token"),
+    ("sequence-weights-keep-accuracy-without-an-eighth-of-the-layers", "sequence", "weights by sequence"),
+):
     ask(
-        EXPERIMENT,
-        f"{_way}-weights-keep-accuracy-without-an-eighth-of-the-layers",
-        f"With one of eight layers left out of rollouts and {_way} weights, training ends less than 0.05 "
-        "below training on rollouts of all layers.",
-        "no weights" if _way == "no" else f"weights by {_way}",
-        "all layers",
-        -LITTLE,
-    )
+        EXPERIMENT, _name, f"With one of eight layers left out of rollouts and {_weights} weights, training "
+        "ends less than 0.05 below training on rollouts of all layers.", _arm, "all layers", -LITTLE,
+    )  # fmt: skip
