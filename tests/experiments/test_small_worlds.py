@@ -194,7 +194,7 @@ def test_a_record_s_gradient_is_that_of_its_own_loss():
     task, policy = private.built(8)
     theta_RP, teacher_RP = policy.initial([1]), private.built(24)[1].initial([1])
     prompt = torch.from_numpy(task.prompts(np.random.default_rng(2), 3))[None]
-    token = torch.randint(0, 6, (1, 3, 4), generator=torch.manual_seed(3))
+    token = torch.randint(0, 6, (1, 3, private.DIGITS), generator=torch.manual_seed(3))
     each = private.record_gradients(theta_RP, teacher_RP, prompt, token, "data")
     leaf = theta_RP.clone().requires_grad_()
     loss = -policy.logp(leaf, prompt, token, torch.ones_like(token, dtype=torch.bool)).mean(-1).sum()
