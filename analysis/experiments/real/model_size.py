@@ -1,91 +1,101 @@
-"""Does a larger model tolerate older data? The arena's sums with 7 thousand to 10 million weights."""
+"""Does a larger model tolerate older data? Qwen2 of 250 thousand to 3 million weights."""
 
 from dataclasses import replace
 from functools import partial
 
 import pandas as pd
 
-from analysis.arena.tasks import TASKS
+from analysis.arena.foretold_runs import SIZES as SHORT
 from analysis.lab import Experiment, Frame, Plot, Stop, Tuned
-from analysis.sweeps.tuning import at_rates, rates_around
-from analysis.tables.cell_table import arms_of
-from testbed.config.run import Run
+from analysis.sweeps.tuning import at_rates, best_rates
+from analysis.tables.cell_table import words
+from analysis.tables.committed import load_committed
+from analysis.worlds.hf_bases import Made, make
+from testbed.config.run import Arguments, Run
 
-OLD, MARGIN = 64, 0.05
-"""Lag in optimizer steps; margin of accuracy."""
+OLD, MARGIN, SHARE = 64, 0.05, 0.1
+"""Lag in optimizer steps; margins of accuracy and of shares of it."""
 END, AREA = "accuracy", "mean accuracy"
 CLIP, DRIFT = "mean actor/clip_share", "mean rollout_corr/kl_mu_pi_k3"
-CENTER = {16: 1e-3, 56: 1e-3, 208: 3e-4, 656: 1e-4}
-"""Width -> the middle of five rates half a decade apart. Pilots of one seed set the first three."""
-WEIGHTS = {width: 24 * width**2 + 50 * width for width in CENTER}
-"""Two blocks of 12 width^2; 50 rows or columns of embeddings, positions and head."""
-SIZES_SAID = ("7 thousand", "78 thousand", "a million", "10 million")
-SAID = dict(zip(map(str, WEIGHTS.values()), SIZES_SAID, strict=True))
-JUDGED = (16, 56, 208)
-"""Widths that fresh seeds judge, on a CPU; all four were tuned on a GPU."""
-LEAST, MOST = min(JUDGED), max(JUDGED)
-COMMON = 3e-4
-"""Learning rate at which clip shares are compared."""
-ARMS = {
-    "GRPO": Run(recipe="grpo", recipe_args=(("eps_high", 0.2), ("eps_low", 0.2))),
-    "GRPO, wide clip": Run(recipe="grpo", recipe_args=(("eps_high", 3.0), ("eps_low", 0.9))),
-    "VCPO": Run(recipe="vcpo", recipe_args=(("cap", 8),)),
+MODELS = {
+    weights: Made(f"qwen2-{name}-running-sum-10", "running-sum", (("digits", 10),), "qwen2", 0.3, *taught)
+    for weights, name, *taught in (
+        (253_120, "250k", 600, 112),
+        (1_008_000, "1m", 300, 224),
+        (2_956_800, "3m", 400, 384),
+    )
 }
-GRPO, WIDE, VCPO = arms_of(ARMS, ARMS.values(), ("recipe", "recipe_args")).values()
-TRIED = sorted({rate for center in CENTER.values() for rate in rates_around(center, 2, 2)})
-CALLED = ("fresh data", *ARMS)
-KEYS = ("policy_args", "recipe", "recipe_args", "lag")
+"""Two layers, by weights: name, steps of teaching, width. All are right on 3 %, as often as their teacher."""
+SMALL, MIDDLE, LARGE = MODELS
+WEIGHTS = {str(model.folder): weights for weights, model in MODELS.items()}
+SAID = {f"{SMALL}": "250 thousand", f"{MIDDLE}": "a million", f"{LARGE}": "3 million"}
+GRID = (3.75e-5, 7.5e-5, 1.5e-4, 3e-4, 6e-4)
+NARROW: Arguments = (("eps_high", 0.2), ("eps_low", 0.2))
+KNOBS: dict[str, tuple[Arguments, ...]] = {
+    "grpo": (NARROW, (("eps_high", 1), ("eps_low", 0.5)), (("eps_high", 3), ("eps_low", 0.9))),
+    "reinforce": ((),),
+    "importance": ((("cap", 2),), (("cap", 8),)),
+}
+"""Arguments tried for a recipe, beside its rate. REINFORCE is the second one without its weights."""
+CALLED = {
+    ("grpo", 0): "fresh data", ("grpo", OLD): "GRPO", ("reinforce", OLD): "REINFORCE",
+    ("importance", OLD): "with importance weights",
+}  # fmt: skip
+"""Name of an arm, by recipe and lag; on fresh data a clip does nothing."""
+KEYS = ("model", "recipe", "recipe_args", "lag")
 
 
-def sized(width: int, arm: Run, lag: int) -> Run:
-    """Return the arena's run on sums of sixteen digits, at a width."""
-    base = replace(TASKS["sums"], policy_args=(("width", width),), lag=lag)
-    return replace(base, recipe=arm.recipe, recipe_args=arm.recipe_args)
+def each(weights: int, recipe: str, lag: int, arguments: Arguments) -> Run:
+    """Return a run of a model: 144 steps of 12 responses."""
+    return replace(MODELS[weights].run(**SHORT), recipe=recipe, recipe_args=arguments, lag=lag)
 
 
-def arms(width: int) -> tuple[Run, ...]:
-    """Return GRPO on fresh data, where its clip does nothing, and three recipes at lag 64."""
-    return (sized(width, ARMS["GRPO"], 0), *(sized(width, arm, OLD) for arm in ARMS.values()))
+def at_every_setting() -> tuple[Run, ...]:
+    """Every arm at five rates an octave apart and its knob's values, on 2 tuning seeds, by size."""
+    runs = (
+        each(weights, recipe, lag, arguments)
+        for weights in MODELS
+        for recipe, lag in CALLED
+        for arguments in (KNOBS[recipe] if lag else (NARROW,))
+    )
+    return at_rates(runs, GRID, seeds=2)
 
 
-def at_every_rate() -> tuple[Run, ...]:
-    """Every arm at five rates around the middle of its width's, on 2 tuning seeds."""
+def arms() -> tuple[Run, ...]:
+    """Return GRPO on fresh data and three recipes at lag 64, each with its knob's best value, by size."""
+    best = best_rates(load_committed([RATES.name])[RATES.name].frame, KEYS, END)
+    said = best.sort_values("score", kind="stable").groupby(["model", "recipe", "lag"])["recipe_args"].last()
+    named = {words(tried): tried for values in KNOBS.values() for tried in values}
     return tuple(
-        replace(run, device="cuda")
-        for width, rate in CENTER.items()
-        for run in at_rates(arms(width), rates_around(rate, 2, 2))
+        each(weights, recipe, lag, named[said[str(model.folder), recipe, lag]])
+        for weights, model in MODELS.items()
+        for recipe, lag in CALLED
     )
 
 
 def weighed(table: Frame) -> Frame:
     """Return the table with the number of weights and the labels of arms."""
-    width = table["policy_args"].str.removeprefix("width=").astype(int)
-    called = pd.Series("fresh data", index=table.index)
-    for name, columns in zip(ARMS, (GRPO, WIDE, VCPO), strict=True):
-        here = (table[list(columns)] == pd.Series(columns)).all(axis=1) & (table["lag"] == OLD)
-        called[here] = name
-    return table.assign(weights=width.map(WEIGHTS), called=called)
+    called = [CALLED[arm] for arm in zip(table["recipe"], table["lag"], strict=True)]
+    return table.assign(weights=table["model"].map(WEIGHTS), called=called)
 
 
-def at(width: int) -> dict[str, str]:
-    """Return the column that identifies a width."""
-    return {"policy_args": f"width={width}"}
+def best_clips(table: Frame) -> Frame:
+    """Return tuning runs with each arm's best value of its knob at each rate, for the figure."""
+    by = ["weights", "called", "learning_rate"]
+    medians = weighed(table).groupby([*by, "recipe_args"], as_index=False)[END].median()
+    return medians.groupby(by, as_index=False)[END].max()
 
 
 RATES = Experiment(
     "size-rates",
-    question="Which learning rate suits a recipe on data 64 steps old, by the model's size?",
-    source="design of this project: rates are chosen before arms are compared",
-    cells=at_every_rate, keys=(*KEYS, "learning_rate", "seed"),
-    metrics=(END, "last accuracy", AREA, CLIP, DRIFT),
+    question="Which learning rate, clip and cap suit a recipe on data 64 steps old, by the model's size?",
+    source="design of this project: settings are chosen before arms are compared",
+    prepare=partial(make, MODELS.values()), cells=at_every_setting,
+    keys=(*KEYS, "learning_rate", "seed"), metrics=(END, "last accuracy", AREA, CLIP, DRIFT),
     figure=Plot(
-        "final by setting", x="learning_rate: learning rate", y=f"{END}: final accuracy", of=weighed,
-        arm=("called: ",), panel="weights", panel_label="weights:",
-        names={
-            **{size: f"{said} weights" for size, said in SAID.items()},
-            **{f"{rate:g}": f"{1.02 * rate:.0e}".replace("e-0", "e-") for rate in TRIED},
-        },
-        log="x",
+        "final by setting", x="learning_rate: learning rate", y=f"{END}: final accuracy", of=best_clips,
+        arm=("called: ",), panel="weights", panel_label="weights:", log="x",
+        names={size: f"{said} weights" for size, said in SAID.items()},
     ),
 )  # fmt: skip
 
@@ -93,82 +103,88 @@ SIZES = Experiment(
     "model-size",
     question="Does a model of more weights lose less to data 64 steps old?",
     source="Asynchronous RLHF (Noukhovitch et al. 2024), arXiv:2410.18252: larger policies bear older data",
-    differs="the arena's sums, a toy transformer of two layers of which only the width changes; 200 steps "
-    "for every size; the base model's learning rate falls with its width, so that all begin right on about "
-    "1 %",
-    cells=lambda: tuple(run for width in JUDGED for run in arms(width)),
-    tuned=Tuned(table="size-rates"), stop=Stop(block=8, cap=32, first=500, fresh=5000), keys=(*KEYS, "seed"),
+    differs="Qwen2 models of two layers of which only the width changes, taught running sums of ten digits "
+    "until right on 3 %; 144 steps of 12 responses; each arm at its best of five rates, GRPO of three clips, "
+    "importance weights of two caps",
+    prepare=partial(make, MODELS.values()), cells=arms, tuned=Tuned(table=RATES.name),
+    stop=Stop(block=8, cap=32, first=900, fresh=9000), keys=(*KEYS, "seed"),
     metrics=(END, "rise accuracy", "last accuracy", AREA, "collapsed", CLIP, DRIFT),
-    margins={"accuracy that counts": MARGIN},
+    margins={"accuracy that counts": MARGIN, "share kept": SHARE},
     figure=Plot(
         "final by setting", x="weights: weights of the model", y=f"{END}: final accuracy", of=weighed,
         arm=("called: ",), names=SAID, log="x",
         also=({"y": f"{AREA}: mean accuracy over training"}, {"y": f"{DRIFT}: mean KL of a token (nats)"}),
-        says="Shows the arena's sums after 200 steps, on fresh data with GRPO and on data 64 steps old, by "
-        "the model's size, each at its best of five rates.",
+        says="Drawn: running sums after 144 steps, on fresh data with GRPO and on data 64 steps old, by the "
+        "model's size, each arm at its best rate and knob.",
     ),
 )  # fmt: skip
 
 
-def lost(table: Frame, width: int, outcome: str) -> pd.Series:
-    """Return the loss of an outcome to lag 64, for GRPO with a wide clip, by seed."""
-    here = table[table["policy_args"] == f"width={width}"]
-    fresh = here[here["lag"] == 0].set_index("seed")[outcome]
-    old = here[(here["lag"] == OLD) & (here[list(WIDE)] == pd.Series(WIDE)).all(axis=1)]
-    return fresh - old.set_index("seed")[outcome]
+def ends(table: Frame, weights: int, recipe: str, lag: int, outcome: str = END) -> pd.Series:
+    """Return an outcome of an arm, by seed."""
+    here = (table["model"].map(WEIGHTS) == weights) & (table["recipe"] == recipe) & (table["lag"] == lag)
+    return table[here].set_index("seed")[outcome]
+
+
+def lost(table: Frame, weights: int, outcome: str) -> pd.Series:
+    """Return what GRPO loses of an outcome to lag 64, by seed."""
+    return ends(table, weights, "grpo", 0, outcome) - ends(table, weights, "grpo", OLD, outcome)
 
 
 def spared(table: Frame, outcome: str) -> pd.Series:
-    """Return the smallest model's loss minus the largest model's, by seed."""
-    return (lost(table, LEAST, outcome) - lost(table, MOST, outcome)).dropna()
+    """Return the loss with a million weights minus that with 3 million, by seed."""
+    return (lost(table, MIDDLE, outcome) - lost(table, LARGE, outcome)).dropna()
 
 
-_ENDS, _WAY = "final accuracy", "mean accuracy over training"
+def kept(table: Frame) -> pd.Series:
+    """Return the share of fresh data's accuracy kept with 3 million weights minus that with 250 thousand."""
+    share = {
+        weights: ends(table, weights, "grpo", OLD) / ends(table, weights, "grpo", 0).mean()
+        for weights in (SMALL, LARGE)
+    }
+    return (share[LARGE] - share[SMALL]).dropna()
+
+
 for _name, _words, _outcome in (
-    ("more-weights-lose-less-to-lag-64-at-the-end", _ENDS, END),
-    ("more-weights-lose-less-to-lag-64-on-the-way", _WAY, AREA),
+    ("three-million-weights-lose-less-to-lag-64-at-the-end", "final accuracy", END),
+    ("three-million-weights-lose-less-to-lag-64-on-the-way", "mean accuracy over training", AREA),
 ):
     SIZES.claim(
         _name,
-        f"Lag 64 takes 0.05 less of the {_words} of GRPO, with a clip of 0.9/3, from a million weights "
-        "than from seven thousand, each at its best rate, in the median over seeds.",
+        f"Lag 64 takes 0.05 less of GRPO's {_words} from 3 million weights than from a million, each at its "
+        "best rate and clip, in the median over seeds.",
     ).compare(partial(spared, outcome=_outcome), by=MARGIN, typical="median")
-for _name, _words, _outcome, _size, _width in (
-    ("vcpo-gains-over-grpo-with-seven-thousand-weights-at-the-end", _ENDS, END, "seven thousand", LEAST),
-    ("vcpo-gains-over-grpo-with-a-million-weights-at-the-end", _ENDS, END, "a million", MOST),
-    ("vcpo-gains-over-grpo-with-seven-thousand-weights-on-the-way", _WAY, AREA, "seven thousand", LEAST),
-    ("vcpo-gains-over-grpo-with-a-million-weights-on-the-way", _WAY, AREA, "a million", MOST),
+SIZES.claim(
+    "three-million-weights-keep-a-larger-share-at-lag-64",
+    "At lag 64 GRPO keeps a share of fresh data's mean final accuracy that is 0.1 larger with 3 million "
+    "weights than with 250 thousand, each at its best rate and clip, in the median over seeds.",
+).compare(kept, by=SHARE, typical="median")
+for _name, _recipe, _rival, _weights in (
+    (
+        "importance-weights-end-above-reinforce-with-250-thousand-weights",
+        "reinforce",
+        "REINFORCE without them",
+        SMALL,
+    ),
+    (
+        "importance-weights-end-above-reinforce-with-a-million-weights",
+        "reinforce",
+        "REINFORCE without them",
+        MIDDLE,
+    ),
+    (
+        "importance-weights-end-above-reinforce-with-3-million-weights",
+        "reinforce",
+        "REINFORCE without them",
+        LARGE,
+    ),
+    ("importance-weights-end-above-grpo-with-250-thousand-weights", "grpo", "GRPO", SMALL),
+    ("importance-weights-end-above-grpo-with-a-million-weights", "grpo", "GRPO", MIDDLE),
+    ("importance-weights-end-above-grpo-with-3-million-weights", "grpo", "GRPO", LARGE),
 ):
+    _at = {"model": str(MODELS[_weights].folder), "lag": OLD}
     SIZES.claim(
         _name,
-        f"At lag 64 VCPO's {_words} is 0.05 above that of GRPO with a clip of 0.9/3, each at its best rate, "
-        f"with {_size} weights, in the median.",
-    ).compare(_outcome, {**VCPO, "lag": OLD, **at(_width)}, {**WIDE, "lag": OLD, **at(_width)}, by=MARGIN)
-
-SIZES.claim(
-    "a-larger-model-is-clipped-less-at-its-best-rate",
-    "At lag 64, each at its best rate, a clip of 0.2 touches a smaller share of the tokens of a million "
-    "weights than of seven thousand, in the median.",
-).compare(CLIP, {**GRPO, "lag": OLD, **at(MOST)}, {**GRPO, "lag": OLD, **at(LEAST)}, below=True)
-
-CLIPS = Experiment(
-    "clip-share-by-size",
-    question="Does a clip of 0.2 touch fewer tokens of a larger model at the same rate and lag?",
-    source="this project",
-    differs="the arena's sums at lag 64 and a learning rate of 3e-4 for every size",
-    cells=lambda: tuple(replace(sized(width, ARMS["GRPO"], OLD), learning_rate=COMMON) for width in JUDGED),
-    stop=Stop(block=8, cap=32, first=500, fresh=5000), keys=("policy_args", "seed"),
-    metrics=(END, "last accuracy", CLIP, DRIFT),
-    figure=Plot(
-        "final by setting", x="weights: weights of the model", y=f"{CLIP}: share of tokens beyond the clip",
-        of=lambda table: table.assign(
-            weights=table["policy_args"].str.removeprefix("width=").astype(int).map(WEIGHTS)
-        ),
-        names=SAID, log="xy", also=({"y": f"{DRIFT}: mean KL of a token (nats)"},),
-    ),
-)  # fmt: skip
-CLIPS.claim(
-    "a-larger-model-is-clipped-less-at-one-rate",
-    "At lag 64 and a rate of 3e-4 a clip of 0.2 touches a smaller share of the tokens of a million weights "
-    "than of seven thousand, in the median.",
-).compare(CLIP, at(MOST), at(LEAST), below=True)
+        f"At lag 64 REINFORCE with truncated importance weights ends 0.05 above {_rival} on a model of "
+        f"{SAID[str(_weights)]} weights, each at its best rate and knob, in the median.",
+    ).compare(END, {"recipe": "importance", **_at}, {"recipe": _recipe, **_at}, by=MARGIN)
