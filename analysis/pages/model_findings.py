@@ -12,8 +12,10 @@ from analysis.experiments.real import foretold_arms, foretold_tuned, model_size
 from analysis.experiments.real.known_model import AREA, ESS
 from analysis.pages.finding_facts import Facts
 from analysis.pages.markdown import table
+from analysis.tables.cell_table import words
 from analysis.tables.committed import load_committed
 
+NARROW = words(model_size.NARROW)
 SCORES = (
     "task", "lag", "seeds", "predictor", "tau",
     "90 % intervals that hold", "mean width", "mean error", "Brier",
@@ -81,23 +83,19 @@ def fresh_ends(_: Facts) -> str:
 
 
 def sizes(_: Facts) -> str:
-    """Return final accuracies of models of several sizes, with the tuning runs of the largest."""
+    """Return final accuracies of models of several sizes, with GRPO's best clip and rate at lag 64."""
     ends, tried = (model_size.weighed(_frame(x.name)) for x in (model_size.SIZES, model_size.RATES))
-    largest = tried[tried["weights"] == tried["weights"].max()]
-    best = largest.groupby(["called", "learning_rate"])["accuracy"].median().groupby("called").max()
-    medians = {
-        f"{size:,}": rows.groupby("called")["accuracy"].median() for size, rows in ends.groupby("weights")
-    }
-    medians[f"{largest['weights'].iloc[0]:,}, {largest['seed'].nunique()} tuning seeds"] = best
-    rows = ((size, *(f"{found[name]:.2f}" for name in model_size.CALLED)) for size, found in medians.items())
-    return table(("weights", *model_size.CALLED), rows)
-
-
-def over_narrow(_: Facts) -> str:
-    """Return what VCPO gains over GRPO with a clip of 0.2 on the largest judged models."""
-    ends = model_size.weighed(_frame(model_size.SIZES.name))
-    judged = ends[ends["weights"] == ends["weights"].max()].set_index(["called", "seed"])["accuracy"]
-    return f"{(judged['VCPO'] - judged['GRPO']).median():.2f}"
+    medians = ends.groupby(["weights", "called"])["accuracy"].median()
+    narrow = tried.query("called == 'GRPO' and learning_rate == 1.5e-4 and recipe_args == @NARROW")
+    touched = narrow.groupby("weights")[model_size.CLIP].mean()
+    chosen = ends.query("called == 'GRPO'").groupby("weights").first()
+    arms = list(dict.fromkeys(ends["called"]))
+    rows = (
+        (f"{size:,}", *(f"{medians[size, arm]:.2f}" for arm in arms), chosen["recipe_args"][size],
+         f"{touched[size]:.2f}")
+        for size in chosen.index
+    )  # fmt: skip
+    return table(("weights", *arms, "GRPO's best clip", "share beyond a clip of 0.2"), rows)
 
 
 def tuned_shares(_: Facts) -> str:
@@ -116,6 +114,6 @@ def rollouts(_: Facts, *words: str) -> str:
 PARTS: dict[str, Callable[..., str]] = {
     "kl_of_four_bits": lambda _: f"{_of_four_bits()[DRIFT].max():.2f}",
     **{part.__name__: part for part in (
-        four_bits, foretold, best_three, collapsed, fresh_ends, sizes, over_narrow, rollouts, tuned_shares
+        four_bits, foretold, best_three, collapsed, fresh_ends, sizes, rollouts, tuned_shares
     )},
 }  # fmt: skip

@@ -207,11 +207,12 @@ def resolve(
     in_toml = isinstance(sweep, str) and sweep.endswith(".toml")
     if isinstance(sweep, tuple):
         base = sweep
-    elif sweep:
+    elif sweep and ("=" not in sweep or in_toml):
         base = from_toml(sweep, known, watch) if in_toml else part("sweep")(sweep)
     else:
+        first = f" before {sweep}" if sweep else ""
         raise UserError(
-            "No sweep was given. Name one of `testbed list sweeps`, a TOML file, or --model FOLDER."
+            f"No sweep was given{first}. Name one of `testbed list sweeps`, a TOML file, or --model FOLDER."
         )
     cells = expand(base, overrides, known, watch) if overrides or not in_toml else base
     if outside:

@@ -18,6 +18,7 @@ TINY = ["steps=4", "lag=0,2", "seed=0,1", "prompts=2", "group=2", "log_every=2"]
 @pytest.mark.parametrize(
     ("words", "message"),
     [(["runn"], "No such command 'runn'"), (["run"], "No sweep was given."),
+     (["run", "lag=2"], "No sweep was given before lag=2."),
      (["run", "stalenes"], "Unknown sweep 'stalenes'. Did you mean 'staleness'"),
      (["run", "staleness", "recipe=grop"], "Unknown recipe 'grop'. Did you mean 'grpo'"),
      (["run", "staleness", "lagg=3"], "Did you mean 'lag'"),
