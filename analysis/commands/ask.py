@@ -32,6 +32,7 @@ def ask_words(
         return
     if found.unknown:
         print(f"Nothing here is about: {', '.join(found.unknown)}.")
+    show.say([f"In short: {row['answer']} (docs/findings.md, {row['findings']})" for row in found.short])
     show.say([f"Finding {row['n']}: {row['name']}. (docs/findings.md)" for row in found.findings])
     for row in found.questions:
         whole = f"testbed evidence questions {row['n']}"

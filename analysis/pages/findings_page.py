@@ -17,6 +17,7 @@ TEXT = Path(__file__).with_name("findings.txt")
 WRAPPED = re.compile(r"(?m)^(?![#|!]).+(?:\n(?![#|!]).+)*")
 """A paragraph over several lines; a heading, a picture or a row of a table is one line."""
 HEADED = re.compile(r"\n## \d+\. (.+)\n\n")
+SHORT = re.compile(r"(?m)^\| (.+\?) \| (.+) \| ([\d, ]+) \|$")
 
 
 def page() -> str:
@@ -30,6 +31,12 @@ def stored() -> list[tuple[str, str]]:
     _, *parts = HEADED.split(filled(_facts()))
     texts = (text.partition("\n\nNot tested: ")[0] for text in parts[1::2])
     return list(zip(parts[::2], texts, strict=True))
+
+
+def in_short() -> list[tuple[str, str, str]]:
+    """Return the short answers: question, answer, numbers of the findings that say more."""
+    head = HEADED.split(filled(_facts()))[0]
+    return SHORT.findall(head)
 
 
 def filled(f: Facts) -> str:

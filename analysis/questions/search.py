@@ -56,7 +56,8 @@ class Answer:
 
     words: those searched for. unknown: those that match nothing. complete: whether some claim has all words.
     verdicts: their counts among the `total` claims, the most frequent first. claims: the first SHOWN, with
-    verdict, effect, interval and scope. findings: number, title and text. systems: with status and the
+    verdict, effect, interval and scope. short: question, answer and findings of the short answer, if one has
+    all words, else none. findings: number, title and text. systems: with status and the
     verdicts on their central claims. questions: number, title and the answer's first sentence. arena: means
     of an arm by task and lag, gains over GRPO.
     """
@@ -67,6 +68,7 @@ class Answer:
     total: int
     verdicts: dict[str, int]
     claims: list[dict[str, Any]]
+    short: list[dict[str, Any]]
     findings: list[dict[str, Any]]
     systems: list[dict[str, Any]]
     questions: list[dict[str, Any]]
@@ -108,6 +110,7 @@ def ask(question: Iterable[str]) -> Answer:
         len(order),
         dict(Counter(str(judged[name]["verdict"]).partition(":")[0] for name in order).most_common()),
         [_claim(judged[name]) for name in order[:SHOWN]],
+        _short(words),
         [{"n": n, "name": found[n - 1][0], "text": found[n - 1][1]} for n in _best(sections, counts, heads)],
         [_system(each, judged) for each in listed.values() if any(_named(each.name, word) for word in words)],
         [
@@ -179,6 +182,17 @@ def _best(texts: Mapping[int, str], weight: Mapping[str, float], titles: Mapping
     near = _nearest(texts, weight)
     said = {key: sum(w for word, w in weight.items() if _has(titles[key], word)) for key in near}
     return sorted(near, key=lambda key: (-said[key], -near[key], key))[:FINDINGS]
+
+
+def _short(words: Sequence[str]) -> list[dict[str, Any]]:
+    """Return the short answer whose question has most of the words, if question and answer have them all."""
+    rows = [(q.replace("lag of", "lag"), q, said, more) for q, said, more in findings_page.in_short()]
+    near = [row for row in rows if all(_has(_plain(f"{row[0]} {row[2]}"), word) for word in words)]
+    score = {row: sum(_has(_plain(row[0]), word) for word in words) for row in near}
+    best = max(near, key=lambda row: score[row], default=None)
+    if best is None or not score[best]:
+        return []
+    return [{"name": best[1], "answer": best[2], "findings": best[3]}]
 
 
 def _named(system: str, word: str) -> bool:
