@@ -13,9 +13,9 @@ def ask_words(
 ) -> None:
     """Answer a question in words: what was judged, the effect first, and what else is known.
 
-    Words that name nothing, as "better than", are left out; clips and clipping are one word. Findings come
-    first, then answered questions, then claims with all other words. Where no claim has all, those with most
-    of them follow, and rare words count for more.
+    Words that name nothing, as "better than", are left out; clips and clipping are one word. The short
+    answer comes first, if there is one, then findings, answered questions, and claims with all other words.
+    Where no claim has all, those with most of them follow, and rare words count for more.
 
     Examples:
     testbed ask m2po better than grpo
@@ -32,7 +32,7 @@ def ask_words(
         return
     if found.unknown:
         print(f"Nothing here is about: {', '.join(found.unknown)}.")
-    show.say([f"In short: {row['answer']} (docs/findings.md, {row['findings']})" for row in found.short])
+    show.say([f"{row['name']} {row['answer']} (docs/findings.md, {row['findings']})" for row in found.short])
     show.say([f"Finding {row['n']}: {row['name']}. (docs/findings.md)" for row in found.findings])
     for row in found.questions:
         whole = f"testbed evidence questions {row['n']}"

@@ -36,7 +36,7 @@ def stored() -> list[tuple[str, str]]:
 def in_short() -> list[tuple[str, str, str]]:
     """Return the short answers: question, answer, numbers of the findings that say more."""
     head = HEADED.split(filled(_facts()))[0]
-    return SHORT.findall(head)
+    return SHORT.findall(re.sub(r"\[\^[^\]]+\]", "", head))
 
 
 def filled(f: Facts) -> str:

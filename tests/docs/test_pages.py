@@ -16,7 +16,7 @@ from test_architecture import LAYERS
 
 from analysis.arena import table as arena
 from analysis.arena.one_setting import losses
-from analysis.experiments.real import known_ladder
+from analysis.experiments.real import known_ladder, model_size
 from analysis.judging.verdicts import by_claim
 from analysis.pages import short_answers
 from analysis.pages.finding_facts import Facts
@@ -111,6 +111,12 @@ def test_what_is_said_under_the_pictures_is_what_their_tables_say():
         assert said in text
         assert said.endswith(f"{abs(by_claim()[claim]['effect']):.2f}"[1:]), claim
     assert by_claim()["q4-0-rollouts-cost-smollm2-little-with-tis"]["verdict"] == "supported"
+    sized = model_size.weighed(load_committed(["model-size"])["model-size"].frame)
+    medians = sized.groupby(["weights", "called"])["accuracy"].median().map("{:.2f}".format).str[1:]
+    big, bigger = medians[model_size.MIDDLE], medians[model_size.LARGE]
+    said = "fresh data: {}, GRPO at its best clip {} (medians of 16 seeds)"
+    ends = (f"{big[arm]} and {bigger[arm]}" for arm in ("with importance weights", "GRPO"))
+    assert said.format(*ends) in text
     frame = load_committed(["known-ladder"])["known-ladder"].frame
     old = frame[frame["lag"] == known_ladder.OLD]
     for arm, said in ((known_ladder.PLAIN, "lift REINFORCE from"), (known_ladder.WEIGHTED, "to")):

@@ -93,9 +93,12 @@ RATES = Experiment(
     prepare=partial(make, MODELS.values()), cells=at_every_setting,
     keys=(*KEYS, "learning_rate", "seed"), metrics=(END, "last accuracy", AREA, CLIP, DRIFT),
     figure=Plot(
-        "final by setting", x="learning_rate: learning rate", y=f"{END}: final accuracy", of=best_clips,
-        arm=("called: ",), panel="weights", panel_label="weights:", log="x",
-        names={size: f"{said} weights" for size, said in SAID.items()},
+        "final by setting", x="learning_rate: learning rate (1e-5)", y=f"{END}: final accuracy",
+        of=best_clips, arm=("called: ",), panel="weights", panel_label="weights:", log="x",
+        names={
+            **{size: f"{said} weights" for size, said in SAID.items()},
+            **{f"{rate:g}": f"{1e5 * rate:g}" for rate in GRID},
+        },
     ),
 )  # fmt: skip
 

@@ -94,6 +94,9 @@ def test_ask_puts_what_names_both_first_and_knows_lags():
     assert {"m2po", "grpo"} <= set(search.tokens(found.claims[0]["name"].replace("-", " ")))
     assert [row["name"].split()[0] for row in found.systems] == ["M2PO"], "RGR-GRPO is not GRPO"
     assert {row["arm"] for row in found.arena} == {"m2po"}, "gains are over GRPO already"
+    assert found.short == [], "no short answer is about M2PO"
+    assert [row["name"] for row in search.ask(["which at lag 16"]).short] == ["At a lag of 16?"]
+    assert "[^" not in search.ask(["what does waiting cost"]).short[0]["answer"]
     assert all(-1 < row["gain"] < 1 for row in search.ask(["m2po"]).arena)
     assert all(row["lag"] for row in search.ask(["grpo"]).arena), "fresh data have no gain to tell"
     assert sum(found.verdicts.values()) == found.total
