@@ -7,8 +7,9 @@ from testbed.offline.improvement import softmax
 
 NAME = "step-preferences"
 SOURCE = "ReARTeR (2025), arXiv:2501.07861; from a summary"
-SEEDS, WORLDS, PILOTS, MORE = 256, 8, 64, 0.02
-"""Units of a run, and worlds in each. Margin of the share of questions answered, set before the table."""
+SEEDS, WORLDS, PILOTS, LATER, MORE = 256, 8, 128, 470_000, 0.02
+"""Units of a run, worlds in each, pilots, offset of seeds past those of an earlier table. Margin of the share
+of questions answered, set before the table."""
 STEPS, STATES, ACTIONS, RIGHT = 6, 16, 4, 0.06
 """Steps of an answer; states at each; choices in each; last choices that are right."""
 BIASES = (0.0, 1.0, 2.0, 4.0)
@@ -16,12 +17,13 @@ BIASES = (0.0, 1.0, 2.0, 4.0)
 ROUNDS, SAMPLES, REFRESHED, AHEAD = 12, 16, 4, 4
 """Rounds; samples in each; rounds between updates of the reference; next steps sampled in a look-ahead."""
 BETA = 0.1
-RATES = (30.0, 100.0, 300.0, 1000.0, 3000.0, 10_000.0)
+RATES = tuple(31.25 * 2.0**i for i in range(10))
 ARMS: dict[str, Grid] = {
     "outcomes": {"rate": RATES},
     "steps": {"rate": RATES},
-    "steps, look-ahead": {"rate": RATES, "alpha": (0.0, 0.25, 0.5, 0.75, 1.0)},
+    "steps, look-ahead": {"rate": RATES, "alpha": (0.0, 0.125, 0.25, 0.375, 0.5, 0.625, 0.75, 0.875, 1.0)},
 }
+STARTS = {"steps, look-ahead": [{"rate": rate, "alpha": 0.5} for rate in (500.0, 2000.0)]}
 
 
 def drawn(seed: int, bias: float) -> tuple[Ints, Floats, Floats, Floats]:
@@ -60,9 +62,9 @@ def learn(seeds: Seeds, arm: str, bias: float, rate: float, alpha: float = 0.0) 
     sampled next steps, which costs no answer.
     """
     next_RTSA, reward_RSA, logit_RTSA, judged_RTSA = (
-        np.stack(each) for each in zip(*(drawn(int(seed), bias) for seed in seeds), strict=True)
+        np.stack(each) for each in zip(*(drawn(int(seed) + LATER, bias) for seed in seeds), strict=True)
     )
-    rng, R = generator(int(seeds[0]), f"{NAME} samples"), len(seeds)
+    rng, R = generator(int(seeds[0]) + LATER, f"{NAME} samples"), len(seeds)
     row_RN = np.arange(R)[:, None]
 
     def pick(pi_RNA: Floats) -> Ints:
@@ -123,7 +125,7 @@ def _spread(pull_RN: Floats, state_RN: Ints, pi_RSA: Floats) -> Floats:
     return found_RS[..., None] * pi_RSA
 
 
-EXPERIMENT = TunedArms(ARMS, learn, "accuracy", PILOTS, {"bias": BIASES}).experiment(
+EXPERIMENT = TunedArms(ARMS, learn, "accuracy", PILOTS, {"bias": BIASES}, starts=STARTS).experiment(
     NAME, SEEDS, ("accuracy", "base"), {"pilots": PILOTS}, WORLDS, continued=True,
     question="Does TD look-ahead mend preferences over steps whose early scores are biased?",
     source=SOURCE,
