@@ -22,6 +22,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from support.edges import Edges, functions
 
 ROOT = Path(__file__).parents[2]
 AREAS = (
@@ -166,15 +167,19 @@ class Recorder:
         self.rows: dict[str, Row] = {}
         self._name: dict[CodeType, str] = {}
         self._met: Counter[str] = Counter()
+        self._edges = Edges()
 
     def __call__(self, frame: FrameType, event: str, value: object) -> None:
         """Take what `sys.setprofile` tells."""
-        if event != "return":
+        if event not in ("call", "return"):
             return
         code = frame.f_code
         if (name := self._name.get(code)) is None:
             name = self._name[code] = self._named(code)
         if not name or self._met[name] == CALLS:
+            return
+        if event == "call":
+            self._edges.keep(frame)
             return
         self._met[name] += 1
         row = self.rows.setdefault(name, Row())
@@ -212,7 +217,13 @@ class Recorder:
             builtins.print = PRINT
 
     def pytest_sessionfinish(self) -> None:
-        """Write the rows to the file that the environment names."""
+        """Call functions at edges; write all rows to the file that the environment names."""
+        sys.addaudithook(self._edges.hook)
+        for code, function in functions().items():
+            if code in self._edges.kept:
+                row = self.rows[f"{self._name[code]} at edges"] = Row()
+                for value in self._edges.again(function):
+                    row.add(value)
         Path(os.environ["TESTBED_RESULTS"]).write_text(
             json.dumps({n: r.line() for n, r in self.rows.items()})
         )

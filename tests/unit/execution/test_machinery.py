@@ -706,6 +706,7 @@ def test_ray_is_reached_here_alone_or_at_its_address(monkeypatch):
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_USAGE_STATS_ENABLED", ray_executor.LOOPBACK):
         monkeypatch.setenv(name, "x")
         monkeypatch.delenv(name)
+    monkeypatch.setenv(ray_executor.LOOPBACK, "1")  # is overruled
     asked, place = [], ["127.0.0.1"]
     ray = SimpleNamespace(
         init=lambda *words, **options: asked.append((words, options)),

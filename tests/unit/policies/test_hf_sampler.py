@@ -8,6 +8,7 @@ import pytest
 import torch
 from support import tiny_models
 from transformers import DynamicCache
+from transformers.cache_utils import DynamicLayer, DynamicSlidingWindowLayer
 
 from testbed.config.run import Run
 from testbed.data.rollout import Rollout
@@ -109,6 +110,14 @@ def test_room_in_the_cache_changes_no_number(policy, room, monkeypatch):
     again = policy.sample(policy.initial([0]), prompts(), GROUP, uniforms())
     assert torch.equal(drawn[0], again[0])
     torch.testing.assert_close(drawn[2], again[2], **NEAR)
+
+
+def test_windowed_layers_of_a_cache_get_no_room():
+    layers = [DynamicLayer(), DynamicSlidingWindowLayer(2)]
+    for layer in layers:
+        layer.update(torch.zeros(1, 1, 3, 2), torch.zeros(1, 1, 3, 2))
+    hf_decoder.make_room(cache := SimpleNamespace(layers=list(layers)), 2)
+    assert [type(each).__name__ for each in cache.layers] == ["RoomyLayer", "DynamicSlidingWindowLayer"]
 
 
 def test_in_flight_at_one_version_is_the_plain_sampler(policy, versions):
