@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 import torch
 
-SEEN, MOST, SIZE = 16, 40, 4000
+SEEN, MOST, SIZE = 4, 40, 2000
 """Calls that are looked at, moved calls of one that is kept, and numbers and objects in its arguments."""
 FORBIDDEN = (
     "subprocess", "socket", "shutil", "signal", "_thread", "tempfile", "fcntl", "os.remove", "os.rename",
