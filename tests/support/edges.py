@@ -24,7 +24,7 @@ SEEN, MOST, SIZE = 4, 40, 2000
 """Calls that are looked at, moved calls of one that is kept, and numbers and objects in its arguments."""
 FORBIDDEN = (
     "subprocess", "socket", "shutil", "signal", "_thread", "tempfile", "fcntl", "os.remove", "os.rename",
-    "os.mkdir", "os.rmdir", "os.kill", "os.fork", "os.exec", "os.posix", "os.putenv", "os.link",
+    "os.mkdir", "os.rmdir", "os.kill", "os.fork", "os.exec", "os.posix", "os.putenv", "os.link", "os.chdir",
 )  # fmt: skip
 COMPILED = ("policies/toy/", "pipeline/simulate", "pipeline/heap", "pipeline/pipeline_draws", "adam_kernel")
 """Loops that check no bounds: only flags are moved there."""

@@ -219,11 +219,13 @@ class Recorder:
     def pytest_sessionfinish(self) -> None:
         """Call functions at edges; write all rows to the file that the environment names."""
         sys.addaudithook(self._edges.hook)
-        for code, function in functions().items():
-            if code in self._edges.kept:
-                row = self.rows[f"{self._name[code]} at edges"] = Row()
-                for value in self._edges.again(function):
-                    row.add(value)
+        alive = functions()
+        for code in sorted(
+            alive.keys() & self._edges.kept, key=lambda each: (self._name[each], each.co_firstlineno)
+        ):
+            row = self.rows[f"{self._name[code]} at edges"] = Row()
+            for value in self._edges.again(alive[code]):
+                row.add(value)
         Path(os.environ["TESTBED_RESULTS"]).write_text(
             json.dumps({n: r.line() for n, r in self.rows.items()})
         )
