@@ -10,6 +10,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from support.command_line import told
@@ -17,11 +18,13 @@ from support.fixtures import batch_of
 from support.refusals import refuses
 from support.small_runs import SMALL
 
-from analysis.judging import verdicts
+from analysis.experiment import Stop
+from analysis.judging import replication, seed_power, verdicts
 from analysis.kernels import constrained, proxy_optimization
 from envs import divergence, dynamic_programs
 from envs.logged_bandit import bandit
 from envs.mdps import garnet
+from testbed.adapters import adapted
 from testbed.advantages.grouped import asymre
 from testbed.cli import run_sweep, show_command
 from testbed.config.toml_file import _misplaced
@@ -29,13 +32,16 @@ from testbed.data.signals import Signals
 from testbed.estimators.trajectory_weights import LoggedEpisodes
 from testbed.exact import gradient_report
 from testbed.execution.progress import Plain
-from testbed.logs import readers, sanity_checks
+from testbed.logs import clip_report, files, readers, sanity_checks
 from testbed.logs.record import RECORD
+from testbed.losses.aggregate import aggregate
 from testbed.objectives import outside
 from testbed.objectives.clipped import bapo, dppo
 from testbed.objectives.mixture.remix import kl_convex_weight
 from testbed.objectives.reinforce.topr import tapered
 from testbed.policies.hf import chat_task, hf_policy
+from testbed.policies.hf.causal_model import CausalModel
+from testbed.policies.hf.chunked_logp import head_logits
 from testbed.policies.hf.flat_parameters import FlatParameters
 from testbed.policies.policy import Policy
 from testbed.policies.toy import layers, products
@@ -46,6 +52,7 @@ from testbed.worlds import build_world, generation
 
 WORLD = garnet(states=3, actions=2, branching=2, discount=0.9, seed=1)
 ARMS, FIRST = bandit(arms=2), np.array([[[1.0, 0.0]]])
+ONE = torch.ones(1, 1, dtype=torch.bfloat16)
 HALF, MOST = np.full((3, 2), 0.5), np.tile([0.9, 0.1], (3, 1))
 
 
@@ -129,7 +136,50 @@ def rounded_attention():
     return layers.finish_block(one, 0.4 * one, layer)[0, 0].tolist()
 
 
+def log_of(cut):
+    """Notes and objects of a text without one whole object."""
+    notes = []
+    return files._across_lines(Path("x"), cut, notes) + notes
+
+
+def kept_without_tokens():
+    none = SimpleNamespace(
+        mask_N=torch.tensor([False]), log_pi_N=torch.zeros(1), log_mu_N=None, log_anchor_N=None, adv_N=None,
+        total=lambda x_N: x_N[None].sum(-1),
+    )  # fmt: skip
+    return clip_report._finite(none)
+
+
+def weight_after_two_others():
+    module = torch.nn.Linear(1, 1, bias=False)
+    module.weight.data[:] = 3.0
+    model = SimpleNamespace(module=module, _bound=None, _own={}, _linear=frozenset(), _swapped={})
+    for value in (1.0, 2.0):
+        CausalModel.bind(model, {"weight": torch.tensor([[value]])}, 1)
+    CausalModel.unbind(model)
+    return module.weight.item()
+
+
+def of_logarithms():
+    table = pd.DataFrame({"arm": ["a", "b"], "seed": [0, 0], "x": [math.e, 1.0]})
+    return replication.difference(table, "x", {"arm": "a"}, {"arm": "b"}, log=True)[""].tolist()
+
+
+def half_of_the_batch():
+    """Two sequences of a batch of four, one of them without tokens."""
+    mask = torch.tensor([[True, True], [False, False]])
+    whole = aggregate(torch.ones(2, 2), mask, "sequence_mean", 1.0)
+    return (adapted.rescaled(torch.ones(2, 2), mask, "sequence_mean", 1.0, 4) / whole).item()
+
+
 EDGES = {
+    "a log that is cut in its first object": (lambda: log_of('{"a": '), []),
+    "a sequence without tokens": (kept_without_tokens, [False]),
+    "weights are bound twice": (weight_after_two_others, 3.0),
+    "logarithms": (of_logarithms, [1.0]),
+    "the largest cap": (lambda: seed_power.bet_seeds(1.0, Stop(256, 256)), 256),
+    "sequences of the whole batch": (half_of_the_batch, 0.5),
+    "logits are scaled in float32": (lambda: head_logits(ONE, ONE, None, 1.01)[0], [1.01]),
     "taper at the threshold": (tied_taper, [2.0, 1.0]),
     "no advantage": (kept_without_advantage, [False, True]),
     "unreached state": (unreached_state, [0.0, 1.0]),

@@ -1,5 +1,6 @@
-"""What functions return while the tests of golden/results/tests.txt run, each compared with its row there.
+"""What functions return while chosen tests run, and afterwards at edges, each compared with its golden row.
 
+The tests stand in golden/results/tests.txt and golden/edges/tests.txt.
 `TESTBED_WRITE_RESULTS=1 pytest tests/contracts/test_results.py` writes the rows anew; read the difference
 before you commit it. A row has the function, the number of its results, a checksum of their texts, a weighted
 sum of their numbers with its size, and the first result. The tests run in a process of their own: what others
@@ -15,43 +16,44 @@ from pathlib import Path
 import pytest
 from support.results import AREAS, ROOT
 
-GOLDEN = ROOT / "tests" / "golden" / "results"
+GOLDEN = ROOT / "tests" / "golden"
 ROUNDING = 1e-4
 """Share of its size by which float32 on another processor may move a sum."""
 Rows = dict[str, list]
 
 
 @pytest.mark.timeout(280)
-def test_every_function_returns_what_the_golden_files_hold(tmp_path):
+@pytest.mark.parametrize("plugin", ["results", "edges"])
+def test_every_function_returns_what_the_golden_files_hold(tmp_path, plugin):
     """Compare each function's row: a slip anywhere in the areas moves one where these tests go."""
-    found = _recorded(tmp_path / "rows.json")
+    found = _recorded(tmp_path / "rows.json", plugin)
     if os.environ.get("TESTBED_WRITE_RESULTS"):
-        _write(found)
-    held = {name: row for area in AREAS for name, row in _read(_file(area)).items()}
+        _write(found, GOLDEN / plugin)
+    held = {name: row for area in AREAS for name, row in _read(_file(GOLDEN / plugin, area)).items()}
     wrong = [name for name in sorted(held | found) if not _same(held.get(name), found.get(name))]
     told = "\n".join(f"{name}\n  was {held.get(name)}\n  is  {found.get(name)}" for name in wrong[:12])
     assert not wrong, f"{len(wrong)} functions return something else:\n{told}"
 
 
-def _recorded(path: Path) -> Rows:
+def _recorded(path: Path, plugin: str) -> Rows:
     environment = {**os.environ, "TESTBED_RESULTS": str(path), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
     environment = {name: each for name, each in environment.items() if not name.startswith("PYTEST_")}
-    options = ("-q", "-p", "support.results", "-p", "no:cacheprovider", f"@{GOLDEN / 'tests.txt'}")
+    options = ("-q", "-p", f"support.{plugin}", "-p", "no:cacheprovider", f"@{GOLDEN / plugin / 'tests.txt'}")
     command = (sys.executable, "-m", "pytest", *options)
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert path.exists(), done.stdout[-2000:]
     return json.loads(path.read_text())
 
 
-def _file(area: str) -> Path:
-    return GOLDEN / f"{area.replace('/', '.')}.tsv"
+def _file(folder: Path, area: str) -> Path:
+    return folder / f"{area.replace('/', '.')}.tsv"
 
 
-def _write(found: Rows) -> None:
+def _write(found: Rows, folder: Path) -> None:
     for area in AREAS:
         rows = {name: row for name, row in found.items() if name.startswith(f"{area}/")}
         text = ("\t".join((name, *map(json.dumps, row))) + "\n" for name, row in sorted(rows.items()))
-        _file(area).write_text("".join(text))
+        _file(folder, area).write_text("".join(text))
 
 
 def _read(path: Path) -> Rows:

@@ -1,4 +1,4 @@
-"""Call watched functions again at edges of what tests gave them.
+"""A pytest plugin: call functions of the areas again, at edges of what tests gave them, and write rows down.
 
 Two calls of a function are kept, the first and the largest of those that follow. Afterwards one argument is
 moved at a time: a number to 0, 1 and beside itself, a flag to its opposite, an option to its default, values
@@ -12,13 +12,16 @@ import gc
 import inspect
 import math
 import random
+import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
+import pytest
 import torch
+from support.results import Recorder, Row
 
 SEEN, MOST, SIZE = 4, 40, 2000
 """Calls that are looked at, moved calls of one that is kept, and numbers and objects in its arguments."""
@@ -28,6 +31,8 @@ FORBIDDEN = (
 )  # fmt: skip
 COMPILED = ("policies/toy/", "pipeline/simulate", "pipeline/heap", "pipeline/pipeline_draws", "adam_kernel")
 """Loops that check no bounds: only flags are moved there."""
+LEFT_OUT = ("analysis/commands/", "testbed/cli/", "analysis/judging/seed_power.py bet_seeds")
+"""Functions that take seconds at an edge."""
 OTHER = inspect.CO_VARARGS | inspect.CO_GENERATOR
 """Kinds of functions that are not called again."""
 Given = dict[str, Any]
@@ -59,7 +64,7 @@ class Edges:
         except Exception:  # what cannot be copied cannot be given again
             return
 
-    def again(self, function: FunctionType) -> Iterator[object]:
+    def again(self, function: FunctionType) -> Iterator[list[object]]:
         """Yield what the function returns, or raises, in every moved call."""
         for given in self.kept[function.__code__]:
             every = list(moves(given, function))
@@ -73,18 +78,17 @@ class Edges:
         if self.closed and (writes or event.startswith(FORBIDDEN)):
             raise PermissionError(event)
 
-    def _answer(self, function: FunctionType, given: Given) -> object:
+    def _answer(self, function: FunctionType, given: Given) -> list[object]:
         random.seed(0)
         np.random.seed(0)  # noqa: NPY002
         torch.manual_seed(0)
         first = function.__code__.co_varnames[: function.__code__.co_posonlyargcount]
         self.closed = True
         try:
-            with np.errstate(all="ignore"):
-                value = function(*(given.pop(name) for name in first if name in given), **given)
-            return value, [each for each in given.values() if isinstance(each, list | dict | np.ndarray)]
+            value = function(*(given.pop(name) for name in first if name in given), **given)
+            return [value, *(each for each in given.values() if isinstance(each, list | dict | np.ndarray))]
         except (Exception, SystemExit) as error:
-            return f"{type(error).__name__} {error if type(error).__module__ == 'testbed.errors' else ''}"
+            return [f"{type(error).__name__} {error if type(error).__module__ == 'testbed.errors' else ''}"]
         finally:
             self.closed = False
 
@@ -200,3 +204,32 @@ def at_edges(x: np.ndarray) -> Iterator[np.ndarray]:
             moved = x.copy()
             moved.flat[0] = value
             yield moved
+
+
+class AtEdges(Recorder):
+    """Keep calls while tests run; make them again at the end."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._edges = Edges()
+
+    def __call__(self, frame: FrameType, event: str, value: object) -> None:
+        """Take what `sys.setprofile` tells of a call."""
+        if event == "call" and (name := self.name_of(frame.f_code)) and not name.startswith(LEFT_OUT):
+            self._edges.keep(frame)
+
+    def pytest_sessionfinish(self) -> None:
+        """Write a row for every function that is alive."""
+        self.rows = {}
+        sys.addaudithook(self._edges.hook)
+        alive, names = functions(), {code: self.name_of(code) for code in self._edges.kept}
+        for code in sorted(alive.keys() & names, key=lambda each: (names[each], each.co_firstlineno)):
+            row = self.rows[names[code]] = Row()
+            for value in self._edges.again(alive[code]):
+                row.take(value)
+        super().pytest_sessionfinish()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start to watch."""
+    config.pluginmanager.register(AtEdges(), "edges-recorder")

@@ -30,13 +30,15 @@ def refuses(says: str, call: Callable, /, *given: object, error: type = UserErro
     with pytest.raises(error, match=says or None) as told:
         call(*given, **named)
     if says:
-        test = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]
-        _MET[test] += 1
-        _compare(f"{test} {_MET[test]}", PLACES.sub("…", str(told.value)), says)
+        as_written(str(told.value), says)
     return str(told.value)
 
 
-def _compare(place: str, message: str, says: str) -> None:
+def as_written(message: str, says: str = ".") -> None:
+    """Compare a message of the running test with its row."""
+    test = os.environ["PYTEST_CURRENT_TEST"].rpartition(" ")[0]
+    _MET[test] += 1
+    place, message = f"{test} {_MET[test]}", PLACES.sub("…", message)
     if os.environ.get("TESTBED_WRITE_REFUSALS"):
         rows = {**_whole.__wrapped__(), place: message}
         lines = (f"{name}\t{json.dumps(said, ensure_ascii=False)}\n" for name, said in sorted(rows.items()))

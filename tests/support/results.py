@@ -14,15 +14,14 @@ import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain, islice
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
 
 import numpy as np
 import pytest
-from support.edges import Edges, functions
 
 ROOT = Path(__file__).parents[2]
 AREAS = (
@@ -94,6 +93,14 @@ class Row:
                 words.append(f"{part.mean():.3g}")
         self.first = self.first or " ".join(" ".join(words)[:90].split())
 
+    def take(self, values: Iterable[object]) -> None:
+        """Fold in one more result and what its call changed."""
+        try:
+            with np.errstate(all="ignore"):
+                self.add(tuple(values))
+        except Exception as error:  # a tensor inside a transform has no numbers
+            self.add(type(error).__name__)
+
     def line(self) -> list[object]:
         """Return the columns of the table; digits that rounding moves are cut off."""
         total, size = round(self.total, 6), float(f"{math.sqrt(self.square):.4g}")
@@ -101,7 +108,7 @@ class Row:
 
     def _count(self, x_N: np.ndarray) -> None:
         place_N = np.arange(self.numbers, self.numbers + x_N.size)
-        y_N = np.arcsinh(THIN * np.nan_to_num(x_N, nan=0.123, posinf=1e30, neginf=-1e30))
+        y_N = np.arcsinh(THIN * np.clip(np.nan_to_num(x_N, nan=0.123), -1e30, 1e30))
         self.total += float(np.cos(1.7 * place_N) @ y_N)
         self.square += float(y_N @ y_N)
         self.numbers += x_N.size
@@ -167,27 +174,23 @@ class Recorder:
         self.rows: dict[str, Row] = {}
         self._name: dict[CodeType, str] = {}
         self._met: Counter[str] = Counter()
-        self._edges = Edges()
 
     def __call__(self, frame: FrameType, event: str, value: object) -> None:
         """Take what `sys.setprofile` tells."""
-        if event not in ("call", "return"):
+        if event != "return":
             return
-        code = frame.f_code
-        if (name := self._name.get(code)) is None:
-            name = self._name[code] = self._named(code)
+        name = self.name_of(frame.f_code)
         if not name or self._met[name] == CALLS:
-            return
-        if event == "call":
-            self._edges.keep(frame)
             return
         self._met[name] += 1
         row = self.rows.setdefault(name, Row())
-        try:
-            with np.errstate(all="ignore"):
-                row.add((value, *changed(frame, value)))
-        except Exception as error:  # a tensor inside a transform has no numbers
-            row.add(type(error).__name__)
+        row.take(chain([value], changed(frame, value)))
+
+    def name_of(self, code: CodeType) -> str:
+        """Return "file function" for what is watched, "" for all else."""
+        if (name := self._name.get(code)) is None:
+            name = self._name[code] = self._named(code)
+        return name
 
     def _named(self, code: CodeType) -> str:
         path = code.co_filename
@@ -217,15 +220,7 @@ class Recorder:
             builtins.print = PRINT
 
     def pytest_sessionfinish(self) -> None:
-        """Call functions at edges; write all rows to the file that the environment names."""
-        sys.addaudithook(self._edges.hook)
-        alive = functions()
-        for code in sorted(
-            alive.keys() & self._edges.kept, key=lambda each: (self._name[each], each.co_firstlineno)
-        ):
-            row = self.rows[f"{self._name[code]} at edges"] = Row()
-            for value in self._edges.again(alive[code]):
-                row.add(value)
+        """Write the rows to the file that the environment names."""
         Path(os.environ["TESTBED_RESULTS"]).write_text(
             json.dumps({n: r.line() for n, r in self.rows.items()})
         )

@@ -90,6 +90,7 @@ def test_a_changed_gate_and_a_changed_objection_have_claims_judged_again(monkeyp
     claim = next(iter(EXPERIMENTS["clip-width"].claims))
     monkeypatch.setattr(digests, "_objected", lambda: ((claim, "rival none"),))
     assert digests.of_code("clip-width", False) != before
+    assert verdicts._standing(claim, SimpleNamespace(made={})) == "pilot"
 
 
 @pytest.mark.parametrize(

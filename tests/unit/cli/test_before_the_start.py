@@ -18,12 +18,10 @@ SMALL = ["ess-collapse", "steps=4", "lag=0", "seed=0", "prompts=2", "group=2", "
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [
-        (["--shard", "11/10"], "Shard '11/10' does not exist"),
-        (["--timeout", "-3"], "timeout is -3 s, expected more than 0"),
-        (["device=cuda", "task=running-sum", "policy=toy"], "torch sees no GPU"),
-    ],
-)
+    [(["--shard", "11/10"], "Shard '11/10' does not exist"),
+     (["--timeout", "-3"], "timeout is -3 s, expected more than 0"),
+     (["device=cuda", "task=running-sum", "policy=toy"], "torch sees no GPU")],
+)  # fmt: skip
 def test_a_dry_run_refuses_what_the_run_would(capsys, monkeypatch, words, message):
     monkeypatch.setattr("torch.cuda.is_available", lambda: False)
     assert message in refused(capsys, "run", *SMALL, *words, "--dry-run")
@@ -97,14 +95,9 @@ def test_whoever_waits_is_told_why_and_nobody_else(capsys):
 
 @pytest.mark.parametrize(
     "words",
-    [
-        "diagnose pipe.jsonl",
-        "run pipe.toml",
-        "exact pipe.py:mine",
-        "run --data=pipe.jsonl",
-        "diagnose /dev/zero",
-    ],
-)
+    ["diagnose pipe.jsonl", "run pipe.toml", "exact pipe.py:mine", "run --data=pipe.jsonl",
+     "diagnose /dev/zero"],
+)  # fmt: skip
 def test_a_pipe_in_place_of_a_file_is_refused_not_waited_for(words, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     for name in ("pipe.jsonl", "pipe.toml", "pipe.py"):

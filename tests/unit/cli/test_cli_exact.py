@@ -4,6 +4,7 @@ import json
 
 import pytest
 from support.command_line import refused, told
+from support.refusals import as_written
 
 from paper_figs import save_figures
 from paper_figs.bias_split import draw_reports
@@ -51,22 +52,14 @@ def test_it_draws_a_figure(capsys, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("words", "answer"),
-    [(["ppo_clip", "length=40"], "the limit is 8,388,608 tokens"),
-     (["ppo_clip", "vocabulary=1"], "needs 2 tokens"), (["ppo_clp"], "Did you mean 'ppo_clip'?"),
-     (["ppo_clip", "drft=1"], "Unknown setting 'drft'. Did you mean 'drift'?"),
-     (["ppo_clip", "drift"], "expected NAME=VALUE"),
-     (["ppo_clip", "drift=far"], "drift=far: expected a number"), (["ppo_clip", "drift=-1"], "0 or more"),
-     (["ppo_clip", "length=2.5"], "expected a whole number"), (["ppo_clip", "seed=-1"], "expected 0 or more"),
-     (["ppo_clip", "signal=Q"], "Unknown signal 'Q'"),
-     (["ppo_clip", "aggregation=sum"], "Unknown aggregation 'sum'"),
-     (["ppo_clip", "end_token=9"], "end token 9 is not one of the tokens 0 to 3"),
-     (["ppo_clip", "signal=R-b", "drift=1"], "give a number for b"),
-     (["ppo_clip", "group=0"], "1 response or more"),
-     (["ppo_clip", "--figure", "x.gif"], "ends in .png or .pdf"), ([","], "No objective was given")],
+    "words",
+    ["ppo_clip length=40", "ppo_clip vocabulary=1", "ppo_clp", "ppo_clip drft=1", "ppo_clip drift",
+     "ppo_clip drift=far", "ppo_clip drift=-1", "ppo_clip length=2.5", "ppo_clip seed=-1",
+     "ppo_clip signal=Q", "ppo_clip aggregation=sum", "ppo_clip end_token=9", "ppo_clip signal=R-b drift=1",
+     "ppo_clip group=0", "ppo_clip --figure x.gif", ","],
 )  # fmt: skip
-def test_a_mistake_is_answered_with_one_line(capsys, words, answer):
-    assert answer in refused(capsys, "exact", *words)
+def test_a_mistake_is_answered_with_one_line(capsys, words):
+    as_written(refused(capsys, "exact", *words.split()))
 
 
 def test_bars_end_at_the_bias():

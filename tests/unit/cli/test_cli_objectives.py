@@ -222,17 +222,15 @@ def test_equal_curves_are_drawn_once_under_all_their_names():
 
 @pytest.mark.parametrize(
     ("words", "message"),
-    [
-        (["show", "m2p"], "Did you mean 'm2po'"),
-        (["show", "ppo_clip@pipelinrl"], "Did you mean 'ppo_clip@pipelinerl'"),
-        (["show", "m2po", "cisp", "--cite"], "Did you mean 'cispo'"),
-        (["compare", "ppo_clip", "gsp"], "Did you mean 'gspo'"),
-        (["list", "objectives", "family=cliped"], "Did you mean 'clipped'"),
-        (["compare", "ppo_clip", "--figure", "weights.gif"], "ends in .png or .pdf"),
-        (["objectives", "compare"], "Missing argument"),
-        (["objectives", "shw", "m2po"], "No such command 'shw'"),
-    ],
-)
+    [(["show", "m2p"], "Did you mean 'm2po'"),
+     (["show", "ppo_clip@pipelinrl"], "Did you mean 'ppo_clip@pipelinerl'"),
+     (["show", "m2po", "cisp", "--cite"], "Did you mean 'cispo'"),
+     (["compare", "ppo_clip", "gsp"], "Did you mean 'gspo'"),
+     (["list", "objectives", "family=cliped"], "Did you mean 'clipped'"),
+     (["compare", "ppo_clip", "--figure", "weights.gif"], "ends in .png or .pdf"),
+     (["objectives", "compare"], "Missing argument"),
+     (["objectives", "shw", "m2po"], "No such command 'shw'")],
+)  # fmt: skip
 def test_a_mistake_gets_one_message_and_writes_nothing(capsys, tmp_path, monkeypatch, words, message):
     monkeypatch.chdir(tmp_path)
     err = refused(capsys, *["objectives"] * (words[0] == "compare"), *words)
@@ -286,12 +284,10 @@ def test_a_file_that_cannot_be_used_is_one_message(capsys, own, monkeypatch, com
 
 @pytest.mark.parametrize(
     ("function", "message"),
-    [
-        ("broken", "in broken: KeyError: 'missing'"),
-        ("one_number", "mine.py:one_number, line 13 returns shape (); expected a loss per token"),
-        ("undecided", "missing 1 required keyword-only argument: 'share'"),
-    ],
-)
+    [("broken", "in broken: KeyError: 'missing'"),
+     ("one_number", "mine.py:one_number, line 13 returns shape (); expected a loss per token"),
+     ("undecided", "missing 1 required keyword-only argument: 'share'")],
+)  # fmt: skip
 def test_a_function_that_fails_when_called_is_one_message(capsys, own, function, message):
     assert call(capsys, "show", f"{own}:{function}")[0] == 0
     assert message in refused(capsys, "objectives", "compare", f"{own}:{function}")

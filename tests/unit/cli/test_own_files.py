@@ -12,6 +12,7 @@ import sys
 
 import pytest
 from support.command_line import call, refused, told
+from support.refusals import as_written
 
 from testbed.cli.new import commands
 from testbed.cli.run_sweep import resolve
@@ -109,23 +110,16 @@ def test_a_registered_recipe_takes_another_advantage_and_keeps_the_rest():
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
-    [(["recipe=own.py:capped", "recipe_args.nosuch=1"], "has no hyperparameter 'nosuch'. It has: advantage"),
-     (["recipe=own.py:capped", "recipe_args.cap=much"], "has cap = 'much' (str), expected a number."),
-     (["recipe=own.py:capped", "recipe_args.ess_rule=cubic"], "expected one of 'sqrt', 'linear'."),
-     (["recipe=own.py:capped", "recipe_args.advantage=best"], "Unknown advantage 'best'"),
-     (["recipe=grpo", "recipe_args.eps_high=abc"], "has eps_high = 'abc' (str), expected a number."),
-     (["recipe=grpo", "policy_args.lora=8"], "policy 'toy' has no argument 'lora'. It has: width (int)"),
-     (["recipe=grpo", "policy_args.width=x"], "policy 'toy' has width = 'x' (str), expected a whole"),
-     (["staleness=uniform", "staleness_args.span=x"], "staleness 'uniform' has span = 'x'"),
-     (["staleness=own.py:capped"], "expected (lag, *, argument=…)"),
-     (["task=own.py:Needy"], "'digits' of Needy in own.py must be keyword-only and have a default"),
-     (["task=own.py:later"], "'lag' of later in own.py must be keyword-only"),
-     (["--objective", "own.py"], "names no function of the file; expected own.py:function. It has: capped")],
+    "words",
+    ["recipe=own.py:capped recipe_args.nosuch=1", "recipe=own.py:capped recipe_args.cap=much",
+     "recipe=own.py:capped recipe_args.ess_rule=cubic", "recipe=own.py:capped recipe_args.advantage=best",
+     "recipe=grpo recipe_args.eps_high=abc", "recipe=grpo policy_args.lora=8",
+     "recipe=grpo policy_args.width=x", "staleness=uniform staleness_args.span=x",
+     "staleness=own.py:capped", "task=own.py:Needy", "task=own.py:later", "--objective own.py"],
 )  # fmt: skip
-def test_what_cannot_run_is_refused_before_the_start(capsys, own, words, message):
-    err = refused(capsys, "run", *SMALL, DIGITS, *words, "--quiet")
-    assert message in err
+def test_what_cannot_run_is_refused_before_the_start(capsys, own, words):
+    err = refused(capsys, "run", *SMALL, DIGITS, *words.split(), "--quiet")
+    as_written(err)
     assert len(err.splitlines()) == 1
     assert [path.name for path in own.iterdir() if path.name != "__pycache__"] == ["own.py"]
 

@@ -35,12 +35,10 @@ def test_a_public_loss_is_recognized(name):
 
 @pytest.mark.parametrize(
     ("value", "estimator", "said"),
-    [
-        (lambda logp, ref: logp - ref, "k1", "are those of"),
-        (lambda logp, ref: logp + 0 * ref, "k1", "are not: "),
-        (lambda logp, ref: (logp - ref).square() / 2, "k2", "are not: "),
-    ],
-)
+    [(lambda logp, ref: logp - ref, "k1", "are those of"),
+     (lambda logp, ref: logp + 0 * ref, "k1", "are not: "),
+     (lambda logp, ref: (logp - ref).square() / 2, "k2", "are not: ")],
+)  # fmt: skip
 def test_a_penalty_alone_is_one_at_factor_1_and_its_values_are_compared(value, estimator, said):
     found = identify(bind(lambda logp, ref, mask: (value(logp, ref) * mask).sum(), "mine"))
     assert found.equals[0].factor == 1.0

@@ -222,12 +222,10 @@ def test_sampled_text_is_never_executed(tmp_path):
 
 @pytest.mark.parametrize(
     "text",
-    [
-        *("9**9**9", "9!!!!!!", "(9**12)**12", "9**99", "1e99999999", "1/1e-99999999", "1+" * 200 + "1"),
-        *("'a'*10**9", "[0]*10", "lambda x: x", "x.y", "f(x)", "(1).__class__", "x[0]", "{}", "x:=1", "1j"),
-        *("sin(1)", "exp(exp(exp(exp(x))))"),
-    ],
-)
+    [*("9**9**9", "9!!!!!!", "(9**12)**12", "9**99", "1e99999999", "1/1e-99999999", "1+" * 200 + "1"),
+     *("'a'*10**9", "[0]*10", "lambda x: x", "x.y", "f(x)", "(1).__class__", "x[0]", "{}", "x:=1", "1j"),
+     *("sin(1)", "exp(exp(exp(exp(x))))")],
+)  # fmt: skip
 def test_costly_or_odd_expressions_are_refused_before_sympy_sees_them(text):
     task = ReasoningGym(dataset="countdown", survey=1)
     with isolated():

@@ -110,6 +110,8 @@ def test_a_groups_value_and_clip_share_are_sums_over_ordered_pairs():
             carried += mass * len(values) * carries
     assert found.value == pytest.approx(value, rel=1e-12)
     assert found.clip_share == pytest.approx(cut / carried, rel=1e-12)
+    named = group_report("ppo_clip", Bench(TREE, MU, PI), size=2, advantage="group_mean", signal="A")
+    assert np.array_equal(named.split["suffix"], found.split["suffix"])  # the group's advantage, no signal
 
 
 @pytest.mark.parametrize(("estimator", "gradient"), [("k2", "pathwise"), ("k1", "score"), ("k3", "both")])

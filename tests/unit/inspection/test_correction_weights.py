@@ -32,13 +32,11 @@ def test_a_loss_with_three_policies_is_its_weights_times_the_clip_alone(name):
 
 @pytest.mark.parametrize(
     ("name", "hyper", "value"),
-    [
-        ("tis", {"cap": 1.1}, lambda d: np.minimum(d, 1.1)),
-        ("mis", {"level": "token", "low": 0.95, "high": 1.1}, lambda d: d * ((d >= 0.95) & (d <= 1.1))),
-        ("kl_rejection", {"estimator": "k1", "limit": 0.1}, lambda d: np.abs(np.log(d)) <= 0.1),
-        ("cispo", {"eps_high": 0.1}, lambda d: np.minimum(d, 1.1)),
-    ],
-)
+    [("tis", {"cap": 1.1}, lambda d: np.minimum(d, 1.1)),
+     ("mis", {"level": "token", "low": 0.95, "high": 1.1}, lambda d: d * ((d >= 0.95) & (d <= 1.1))),
+     ("kl_rejection", {"estimator": "k1", "limit": 0.1}, lambda d: np.abs(np.log(d)) <= 0.1),
+     ("cispo", {"eps_high": 0.1}, lambda d: np.minimum(d, 1.1))],
+)  # fmt: skip
 def test_weights_are_those_of_the_formula_whatever_the_advantage(name, hyper, value):
     _, batch = batch_of()
     for adv in (batch.adv_BT, -7 * batch.adv_BT, torch.zeros_like(batch.adv_BT)):

@@ -97,12 +97,10 @@ def test_a_task_with_an_end_token_is_learned_up_to_it():
 
 @pytest.mark.parametrize(
     ("arguments", "message"),
-    [
-        ({"steps": 0}, "steps of a warm start must be at least 1, got 0"),
-        ({"group": 0}, "group of a warm start must be at least 1, got 0"),
-        ({"noise": 1.5}, "noise must lie between 0 and 1, got 1.5"),
-    ],
-)
+    [({"steps": 0}, "steps of a warm start must be at least 1, got 0"),
+     ({"group": 0}, "group of a warm start must be at least 1, got 0"),
+     ({"noise": 1.5}, "noise must lie between 0 and 1, got 1.5")],
+)  # fmt: skip
 def test_bad_arguments_are_named(arguments, message):
     with pytest.raises(UserError, match=message):
         warm_start(small_policy(), SMALL, [0], **arguments)

@@ -9,7 +9,7 @@ import pytest
 import torch
 from support.command_line import refused, told
 from support.fixtures import batch_of
-from support.refusals import refuses
+from support.refusals import as_written, refuses
 
 from analysis.pages.stack_pages import pages
 from testbed.anchors import anchor
@@ -168,27 +168,17 @@ def test_defaults_of_one_setting_may_depend_on_another():
 
 
 @pytest.mark.parametrize(
-    ("words", "message"),
-    [(["vrel"], r"Unknown stack 'vrel'. Did you mean 'verl'\?"),
-     (["verl", "clip_ration_high=0.3"], "setting 'clip_ration_high' here. Did you mean 'clip_ratio_high"),
-     (["verl", "loss_mode=gsp"], "Unknown loss_mode of verl 'gsp'. Did you mean 'gspo'. Known, 10 of 12"),
-     (["verl", "clip_ratio_high"], "'clip_ratio_high': expected key=value, as loss_mode=vanilla"),
-     (["verl", "clip_ratio_c=3", "actor.clip_ratio_c=4"], "'clip_ratio_c' is given twice"),
-     (["verl", "clip_ratio_c=three"], "clip_ratio_c is 'three', expected a finite number"),
-     (["verl", "clip_ratio_c=true"], "clip_ratio_c is 'true', expected a finite number"),
-     (["verl", "clip_ratio_c=inf"], "clip_ratio_c is 'inf', expected a finite number"),
-     (["verl", "clip_ratio_c=null"], "clip_ratio_c is not set, and has no default"),
-     (["verl", "use_kl_loss=3"], "use_kl_loss is '3', expected true or false"),
-     (["verl", "rollout_rs=token_k1,token_k3"], "expected one value: lists"),
-     (["verl", "rollout_is=token", "rollout_is_threshold=a_b"], "is 'a_b', expected its lower half"),
-     (["verl", "rollout_rs=token_k3"], "rollout_rs_threshold is not set"),
-     (["verl", "loss_mode=gspo", "rollout_is=token"], "loss_mode=gspo with rollout_is=token of verl: "),
-     (["verl", "rollout_is=token", "rollout_is_threshold=null"], "has no objective here. docs/stacks"),
-     (["open-instruct", "kl_estimator=7"], "Unknown kl_estimator of open-instruct '7'. Known: 0, 1, 2, 3")],
+    "words",
+    ["vrel", "verl clip_ration_high=0.3", "verl loss_mode=gsp", "verl clip_ratio_high",
+     "verl clip_ratio_c=3 actor.clip_ratio_c=4", "verl clip_ratio_c=three", "verl clip_ratio_c=true",
+     "verl clip_ratio_c=inf", "verl clip_ratio_c=null", "verl use_kl_loss=3",
+     "verl rollout_rs=token_k1,token_k3", "verl rollout_is=token rollout_is_threshold=a_b",
+     "verl rollout_rs=token_k3", "verl loss_mode=gspo rollout_is=token",
+     "verl rollout_is=token rollout_is_threshold=null", "open-instruct kl_estimator=7"],
 )  # fmt: skip
-def test_bad_words_are_one_message_with_candidates_and_exit_code_two(capsys, words, message):
-    err = refused(capsys, "objectives", "from", *words)
-    assert re.search(message, err)
+def test_bad_words_are_one_message_with_candidates_and_exit_code_two(capsys, words):
+    err = refused(capsys, "objectives", "from", *words.split())
+    as_written(err)
     assert err.startswith("error: ")
 
 
