@@ -168,8 +168,8 @@ def of_logarithms():
 def half_of_the_batch():
     """Two sequences of a batch of four, one of them without tokens."""
     mask = torch.tensor([[True, True], [False, False]])
-    whole = aggregate(torch.ones(2, 2), mask, "sequence_mean", 1.0)
-    return (adapted.rescaled(torch.ones(2, 2), mask, "sequence_mean", 1.0, 4) / whole).item()
+    whole = aggregate(torch.ones(2, 2), mask, "sequence_mean", 0.0)
+    return (adapted.rescaled(torch.ones(2, 2), mask, "sequence_mean", 0.0, 4) / whole).item()
 
 
 EDGES = {

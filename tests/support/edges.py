@@ -12,6 +12,7 @@ import gc
 import inspect
 import math
 import random
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -29,11 +30,13 @@ FORBIDDEN = (
     "subprocess", "socket", "shutil", "signal", "_thread", "tempfile", "fcntl", "os.remove", "os.rename",
     "os.mkdir", "os.rmdir", "os.kill", "os.fork", "os.exec", "os.posix", "os.putenv", "os.link", "os.chdir",
 )  # fmt: skip
-COMPILED = ("policies/toy/", "pipeline/simulate", "pipeline/heap", "pipeline/pipeline_draws", "adam_kernel")
-"""Loops that check no bounds: only flags are moved there."""
-LEFT_OUT = ("analysis/commands/", "testbed/cli/", "analysis/judging/seed_power.py bet_seeds")
+LEFT_OUT = (
+    "analysis/commands/", "testbed/cli/", "analysis/judging/seed_power.py bet_seeds",
+    "analysis/kernels/constrained.py primal_dual", "testbed/estimators/dice.py",
+)  # fmt: skip
 """Functions that take seconds at an edge."""
 OTHER = inspect.CO_VARARGS | inspect.CO_GENERATOR
+UNMADE = re.compile(r"<locals>|__init__$|__post_init__$")
 """Kinds of functions that are not called again."""
 Given = dict[str, Any]
 ARRAY = np.ndarray | torch.Tensor
@@ -53,7 +56,7 @@ class Edges:
         """Copy the arguments of a call if it is the first, or the largest so far."""
         code = frame.f_code
         self._seen[code] += 1
-        if self._seen[code] > SEEN or code.co_flags & OTHER or "<locals>" in code.co_qualname:
+        if self._seen[code] > SEEN or code.co_flags & OTHER or UNMADE.search(code.co_qualname):
             return
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
         try:
@@ -126,7 +129,7 @@ def copied(value: Any) -> Any:
 
 def moves(given: Given, function: FunctionType) -> Iterator[Given]:
     """Yield calls with one argument moved or left out, then with fewer rows in all arrays."""
-    compiled = any(part in function.__code__.co_filename for part in COMPILED)
+    compiled = reaches_loops(function)
     parameters = inspect.signature(function, follow_wrapped=False).parameters
     for name, value in given.items():
         rest = {each: it for each, it in given.items() if each != name}
@@ -138,6 +141,14 @@ def moves(given: Given, function: FunctionType) -> Iterator[Given]:
         fewer = {name: fewer_rows(each, rows) for name, each in given.items()}
         if any(fewer[name] is not given[name] for name in given):
             yield copied(fewer)
+
+
+def reaches_loops(function: FunctionType, depth: int = 4) -> bool:
+    """Whether a function names compiled loops, or one that does: they check no bounds, flags alone move."""
+    named = [function.__globals__.get(name) for name in function.__code__.co_names]
+    if any(type(each).__name__ == "CPUDispatcher" for each in named):
+        return True
+    return depth > 0 and any(reaches_loops(each, depth - 1) for each in named if type(each) is FunctionType)
 
 
 def fewer_rows(value: Any, rows: slice | None) -> Any:

@@ -108,7 +108,8 @@ class Row:
 
     def _count(self, x_N: np.ndarray) -> None:
         place_N = np.arange(self.numbers, self.numbers + x_N.size)
-        y_N = np.arcsinh(THIN * np.clip(np.nan_to_num(x_N, nan=0.123), -1e30, 1e30))
+        x_N = np.nan_to_num(x_N, nan=0.123, posinf=1e30, neginf=-1e30)
+        y_N = np.arcsinh(THIN * x_N.clip(-1e300, 1e300))
         self.total += float(np.cos(1.7 * place_N) @ y_N)
         self.square += float(y_N @ y_N)
         self.numbers += x_N.size
