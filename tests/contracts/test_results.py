@@ -53,11 +53,13 @@ def _write(found: Rows, folder: Path) -> None:
     for area in AREAS:
         rows = {name: row for name, row in found.items() if name.startswith(f"{area}/")}
         text = ("\t".join((name, *map(json.dumps, row))) + "\n" for name, row in sorted(rows.items()))
-        _file(folder, area).write_text("".join(text))
+        if rows:
+            _file(folder, area).write_text("".join(text))
 
 
 def _read(path: Path) -> Rows:
-    lines = (line.split("\t") for line in path.read_text().split("\n") if line)
+    text = path.read_text() if path.exists() else ""
+    lines = (line.split("\t") for line in text.split("\n") if line)
     return {name: [json.loads(each) for each in row] for name, *row in lines}
 
 

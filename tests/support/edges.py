@@ -33,8 +33,9 @@ FORBIDDEN = (
 LEFT_OUT = (
     "analysis/commands/", "testbed/cli/", "analysis/judging/seed_power.py bet_seeds",
     "analysis/kernels/constrained.py primal_dual", "testbed/estimators/dice.py",
+    "testbed/estimators/trajectory_sums.py _weigh", "testbed/logs/ratio_checks.py _middles",
 )  # fmt: skip
-"""Functions that take seconds at an edge."""
+"""Functions that take long at an edge, or return what was in memory or what rounding decides."""
 OTHER = inspect.CO_VARARGS | inspect.CO_GENERATOR
 UNMADE = re.compile(r"<locals>|__init__$|__post_init__$")
 """Kinds of functions that are not called again."""
