@@ -137,7 +137,6 @@ def rounded_attention():
 
 
 def log_of(cut):
-    """Notes and objects of a text without one whole object."""
     notes = []
     return files._across_lines(Path("x"), cut, notes) + notes
 

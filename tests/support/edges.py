@@ -41,7 +41,6 @@ UNMADE = re.compile(r"<locals>|__init__$|__post_init__$")
 """Kinds of functions that are not called again."""
 Given = dict[str, Any]
 ARRAY = np.ndarray | torch.Tensor
-"""What has rows."""
 
 
 class Edges:

@@ -168,27 +168,22 @@ class Taker:
 
 @pytest.mark.parametrize(
     ("given", "words"),
-    [
-        ({"count": 2, "rate": 3, "on": False, "kind": "b", "bare": 0.5, "many": (1, 2), "maybe": 1.5}, ""),
-        ({"count": 2.5}, "it has count = 2.5 (float), expected a whole number."),
-        ({"rate": "much"}, "it has rate = 'much' (str), expected a number."),
-        ({"on": 1}, "it has on = 1 (int), expected true or false."),
-        ({"rate": True}, "it has rate = True (bool), expected a number."),
-        ({"count": True}, "it has count = True (bool), expected a whole number."),
-        ({"kind": "c"}, "it has kind = 'c' (str), expected one of 'a', 'b'."),
-        ({"maybe": None, "span": (2, 3)}, ""),
-        ({"maybe": 2}, ""),
-        ({"maybe": "x"}, "it has maybe = 'x' (str), expected a number or nothing."),
-        ({"bare": "x"}, "it has bare = 'x' (str), expected a number."),
-        ({"half": "x"}, "it has half = 'x' (str), expected a number."),
-        (
-            {"cuont": 2},
-            "it has no argument 'cuont'. Did you mean 'count'? It has: count (int), rate (float), on (bool), "
-            "kind ('a' | 'b'), bare (float), half (float), many (int | list[int]), maybe (float | None), "
-            "span (tuple[int, int]).",
-        ),
-    ],
-)
+    [({"count": 2, "rate": 3, "on": False, "kind": "b", "bare": 0.5, "many": (1, 2), "maybe": 1.5}, ""),
+     ({"count": 2.5}, "it has count = 2.5 (float), expected a whole number."),
+     ({"rate": "much"}, "it has rate = 'much' (str), expected a number."),
+     ({"on": 1}, "it has on = 1 (int), expected true or false."),
+     ({"rate": True}, "it has rate = True (bool), expected a number."),
+     ({"count": True}, "it has count = True (bool), expected a whole number."),
+     ({"kind": "c"}, "it has kind = 'c' (str), expected one of 'a', 'b'."),
+     ({"maybe": None, "span": (2, 3)}, ""), ({"maybe": 2}, ""),
+     ({"maybe": "x"}, "it has maybe = 'x' (str), expected a number or nothing."),
+     ({"bare": "x"}, "it has bare = 'x' (str), expected a number."),
+     ({"half": "x"}, "it has half = 'x' (str), expected a number."),
+     ({"cuont": 2},
+      "it has no argument 'cuont'. Did you mean 'count'? It has: count (int), rate (float), on (bool), "
+      "kind ('a' | 'b'), bare (float), half (float), many (int | list[int]), maybe (float | None), "
+      "span (tuple[int, int]).")],
+)  # fmt: skip
 def test_an_argument_of_another_name_or_type_is_told_with_what_was_expected(given, words):
     assert list(wrong_arguments("it", taker, given)) == [words] * bool(words)
 
