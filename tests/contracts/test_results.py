@@ -41,7 +41,7 @@ def _recorded(path: Path, plugin: str) -> Rows:
     options = ("-q", "-p", f"support.{plugin}", "-p", "no:cacheprovider", f"@{GOLDEN / plugin / 'tests.txt'}")
     command = (sys.executable, "-m", "pytest", *options)
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert path.exists(), done.stdout[-2000:]
+    assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]
     return json.loads(path.read_text())
 
 

@@ -34,8 +34,10 @@ LEFT_OUT = (
     "analysis/commands/", "testbed/cli/", "analysis/judging/seed_power.py bet_seeds",
     "analysis/kernels/constrained.py primal_dual", "testbed/estimators/dice.py",
     "testbed/estimators/trajectory_sums.py _weigh", "testbed/logs/ratio_checks.py _middles",
+    "analysis/judging/gates.py _table", "analysis/judging/gates.py base_data_of",
+    "analysis/tables/condensed.py load_tables", "analysis/tables/remeasured.py measure",
 )  # fmt: skip
-"""Functions that take long at an edge, or return what was in memory or what rounding decides."""
+"""What takes long at an edge, or depends on old memory, on rounding, or on what is committed."""
 OTHER = inspect.CO_VARARGS | inspect.CO_GENERATOR
 UNMADE = re.compile(r"<locals>|__init__$|__post_init__$")
 """Kinds of functions that are not called again."""
