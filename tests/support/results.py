@@ -44,7 +44,7 @@ LEFT_OUT = (
     # reads names of folders, or verdicts and tables that are committed
     "files.py _numbers", "scalars.py read_as", "committed.py", "verdicts.py", "claims.py committed",
     "kinds.py _", "system_list.py", "leaderboard_page.py _brief", "sentences.py Statement.",
-    "gates.py objections",
+    "gates.py objections", "needed.py costs",
     # is called as experiments are loaded
     "replication.py averaged", "replication.py of_seeds", "cell_table.py words", "config/run.py",
     # holds memory that is not yet written
