@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from analysis.lab import Grid, Plot, TunedArms, ask, by_world, keys
+from analysis.lab import Grid, Part, Plot, TunedArms, ask, by_world, keys
 from analysis.worlds.offline_worlds import chance_and_best
 from envs import infinite_horizon
 from envs.finite_mdp import FiniteMDP
@@ -75,7 +75,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS).experiment(
         "step of one copy, or 64 replayed steps of one copy, without or with a target network; at equal "
         "environment steps, that copy makes 64 steps before each update.",
     ),
-    systems=("PQN (Simplifying deep TD)",),
+    systems={"PQN (Simplifying deep TD)": Part("tables without LayerNorm; time is not measured")},
 )  # fmt: skip
 ask(EXPERIMENT, "parallel-copies-replace-replay-of-as-many-steps", "In as many updates and as many steps of "
     "the world, parallel copies without replay or target network have a mean score over training at most "

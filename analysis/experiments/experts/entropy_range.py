@@ -118,7 +118,7 @@ EXPERIMENT = ENTROPY.experiment(
         "replay that grows, a reward of tool calls that fades, recalibrated advantages and a clip of "
         "covariances.",
     ),
-    systems={"SPEAR": Part("one task of several turns; entropy only falls there")},
+    systems={"SPEAR": Part("one task; entropy only falls there; the least share of replay is best")},
 )  # fmt: skip
 LOWEST = {"outcome": "min val/entropy", "times": TIMES}
 asks(EXPERIMENT,

@@ -204,7 +204,7 @@ EXPERIMENT = SPARSE.experiment(
         "POPE": Part(
             "no instruction; no interference of easy prompts", ("oracle-prefixes-solve-hard-prompts",)
         ),
-        "max@k (Best of N Worlds)": Part("fresh data, not old", ("tuned-max-at-k-has-more-pass-at-8",)),
+        "max@k (Best of N Worlds)": Part("60 steps on fresh data", ("tuned-max-at-k-has-more-pass-at-8",)),
         "Tree-OPO": Part(
             "prefixes of one right answer; a prefix's value is the mean of its subtree, as in the source; "
             "no tree search, no constraints",
