@@ -32,7 +32,10 @@ SAID = {f"{SMALL}": "250 thousand", f"{MIDDLE}": "a million", f"{LARGE}": "3 mil
 GRID = (3.75e-5, 7.5e-5, 1.5e-4, 3e-4, 6e-4)
 NARROW: Arguments = (("eps_high", 0.2), ("eps_low", 0.2))
 KNOBS: dict[str, tuple[Arguments, ...]] = {
-    "grpo": (NARROW, (("eps_high", 1), ("eps_low", 0.5)), (("eps_high", 3), ("eps_low", 0.9))),
+    "grpo": (
+        NARROW,
+        *((("eps_high", high), ("eps_low", low)) for high, low in ((1, 0.5), (3, 0.9), (10, 0.99))),
+    ),
     "reinforce": ((),),
     "importance": ((("cap", 2),), (("cap", 8),)),
 }
@@ -107,7 +110,7 @@ SIZES = Experiment(
     question="Does a model of more weights lose less to data 64 steps old?",
     source="Asynchronous RLHF (Noukhovitch et al. 2024), arXiv:2410.18252: larger policies bear older data",
     differs="Qwen2 models of two layers of which only the width changes, taught running sums of ten digits "
-    "until right on 3 %; 144 steps of 12 responses; each arm at its best of five rates, GRPO of three clips, "
+    "until right on 3 %; 144 steps of 12 responses; each arm at its best of five rates, GRPO of four clips, "
     "importance weights of two caps",
     prepare=partial(make, MODELS.values()), cells=arms, tuned=Tuned(table=RATES.name),
     stop=Stop(block=8, cap=32, first=900, fresh=9000), keys=(*KEYS, "seed"),
