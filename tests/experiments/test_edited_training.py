@@ -199,7 +199,7 @@ def rolled(arm, seen):
 @pytest.mark.parametrize("shortest", [False, True])
 def test_prefixes_of_known_traces_are_given_to_a_share_of_training_prompts(shortest):
     run, seen = replace(TINY, task_args=(("digits", 5), ("modulus", 3)), steps=4), []
-    rolled(sparse_arms._known(run, share=0.5, shortest=shortest), seen)
+    rolled(sparse_arms.known(run, share=0.5, shortest=shortest), seen)
     task = RunningSum(digits=5, modulus=3)
     prompt_RKQ, token_RKT = sparse_arms.traces(task, (4,))
     known = {tuple(prompt): trace for prompt, trace in zip(prompt_RKQ[0], token_RKT[0], strict=True)}
@@ -217,7 +217,7 @@ def test_lessons_on_traces_raise_their_likelihood():
     run = replace(TINY, steps=1, learning_rate=1e-9)
     right = []
     for lessons in (0, 60):
-        right.append(float(trained(sparse_arms._known(run, lessons=lessons), (run,))["accuracy"][0]))
+        right.append(float(trained(sparse_arms.known(run, lessons=lessons), (run,))["accuracy"][0]))
     assert right[1] > right[0]
 
 
