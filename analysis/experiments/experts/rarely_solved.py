@@ -29,7 +29,7 @@ SOLVED = Family(
             "grpo", "eps_high", (0.28, 0.5, 1.0, 2.0, 4.0, 8.0),
             lag=2, staleness="periodic", staleness_args=(("period", 4),),
         ),
-        "entropy bonus": _way("grpo", "entropy", (5e-5, 1e-4, 2e-4, 4e-4, 8e-4, 1.6e-3)),
+        "entropy bonus": _way("grpo", "entropy", (0, 5e-10, 1e-9, 2e-9, 4e-9, 8e-9, 1.6e-8), True),
         "pass@k": _way("max_at_k", "k", (2, 4, 8), True),
         "shortest prefixes": way(
             lambda share: known(RARELY, share=share, shortest=True), (0.125, 0.25, 0.5, 0.75, 1.0), True
