@@ -5,11 +5,11 @@ from functools import partial
 from typing import Any
 
 from analysis.experiments.experts.sparse_arms import HARD, MUCH, POPE, known
-from analysis.lab import Part, Plot, ask
+from analysis.lab import Part, Plot, asks
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
-SEEDS, LATER = 32, 370_000
-"""Seeds of a run, offset past those of other tables."""
+SEEDS, LATER, FRESH = 32, 370_000, 10_000
+"""Seeds of a run, offset past those of other tables, and of early arms past those of the others."""
 RARELY = replace(HARD, task_args=(("digits", 10), ("modulus", 4)))
 """The base solves about one in 3,000, and a run has 12,800 responses."""
 
@@ -22,42 +22,45 @@ def _way(
 
 
 way = partial(Way, rates=(1.8e-3, 3e-3, 5.6e-3), pilots=8)
-SOLVED = Family(
-    {
-        "grpo": _way("grpo"),
-        "wide clip": _way(
-            "grpo", "eps_high", (0.28, 0.5, 1.0, 2.0, 4.0, 8.0),
-            lag=2, staleness="periodic", staleness_args=(("period", 4),),
-        ),
-        "entropy bonus": _way("grpo", "entropy", (0, 5e-10, 1e-9, 2e-9, 4e-9, 8e-9, 1.6e-8), True),
-        "pass@k": _way("max_at_k", "k", (2, 4, 8), True),
-        "shortest prefixes": way(
-            lambda share: known(RARELY, share=share, shortest=True), (0.125, 0.25, 0.5, 0.75, 1.0), True
-        ),
-    },
-    by="accuracy",
-)  # fmt: skip
+WAYS = {
+    "grpo": _way("grpo"),
+    "wide clip": _way("grpo", "eps_high", (0.28, 0.5, 1.0, 2.0, 4.0, 8.0),
+                      lag=2, staleness="periodic", staleness_args=(("period", 4),)),
+    "entropy bonus": _way("grpo", "entropy", (0, 5e-10, 1e-9, 2e-9, 4e-9, 8e-9, 1.6e-8), True),
+    "pass@k": _way("max_at_k", "k", (2, 4, 8), True),
+    "shortest prefixes": way(
+        lambda share: known(RARELY, share=share, shortest=True), (0.125, 0.25, 0.5, 0.75, 1.0), True
+    ),
+}  # fmt: skip
+EARLY = {f"early, {name}": replace(each, by="area") for name, each in WAYS.items()}
+SOLVED = Family({**WAYS, **EARLY}, by="accuracy")
+"""Arms at their best settings for the final accuracy, and (early) for the mean accuracy along training."""
 
 EXPERIMENT = SOLVED.experiment(
     ("accuracy", "area", "start", "rise accuracy", "mean rollout_corr/kl_mu_pi_k3", "mean actor/clip_share"),
-    SEEDS, first=LATER,
+    SEEDS, (((), SEEDS), (tuple(EARLY), SEEDS, FRESH)), LATER,
     question="Where GRPO meets a right answer now and then, do its repairs learn what oracle prefixes teach?",
     source=POPE,
     differs="toy transformers; sums of ten digits modulo 4 that the base solves once in 3,000, with 12,800 "
     "responses and 64 prompts whose traces cost nothing; no instruction beside a prefix, no easy prompts",
-    margins={"accuracy": MUCH},
+    margins={"accuracy, at the end or along training": MUCH},
     figure=Plot(
         "strips", x="accuracy: final accuracy", y="arm",
         says="Shows final accuracy of toy transformers on new sums of ten digits, of which the base solves "
         "one in 3,000, by GRPO, by GRPO with a wider clip on data two steps old, with an entropy bonus, for "
         "the best of k, and from the shortest prefixes of a right trace after which a try succeeds, each arm "
-        "at its best setting.",
+        "at its best setting for that or (early) for the mean accuracy along training.",
     ),
     systems={"POPE": Part("no instruction; no interference of easy prompts")},
 )  # fmt: skip
 
-ask(EXPERIMENT, "shortest-prefixes-end-above-repairs", "Where the base solves one try in 3,000, GRPO from "
-    "the shortest prefixes after which a try succeeds ends 0.1 more accurate at new prompts, without a "
-    "prefix, than GRPO, than with a wider clip, an entropy bonus, and pass@k as the objective.",
-    "shortest prefixes", ("grpo", "wide clip", "entropy bonus", "pass@k"), MUCH,
-    off={"arm": "grpo"})  # fmt: skip
+REPAIRS = ("grpo", "wide clip", "entropy bonus", "pass@k")
+THAN = "new prompts, without a prefix, than GRPO, than with a wider clip, an entropy bonus, and pass@k as the"
+asks(EXPERIMENT,
+    ("shortest-prefixes-end-above-repairs", "Where the base solves one try in 3,000, GRPO from the shortest "
+     f"prefixes after which a try succeeds ends 0.1 more accurate at {THAN} objective.", "shortest prefixes",
+     REPAIRS, MUCH, "accuracy", POPE, {"off": {"arm": "grpo"}}),
+    ("shortest-prefixes-learn-faster-than-repairs", "There GRPO from these prefixes averages 0.1 more "
+     f"accuracy along training at {THAN} objective, each at its best for it.", "early, shortest prefixes",
+     tuple(f"early, {each}" for each in REPAIRS), MUCH, "area", POPE, {"off": {"arm": "early, grpo"}}),
+)  # fmt: skip
