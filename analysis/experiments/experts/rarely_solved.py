@@ -51,7 +51,7 @@ EXPERIMENT = SOLVED.experiment(
         "the best of k, and from the shortest prefixes of a right trace after which a try succeeds, each arm "
         "at its best setting for that or (early) for the mean accuracy along training.",
     ),
-    systems={"POPE": Part("no instruction; no interference of easy prompts")},
+    systems={"POPE": Part("time to learn, as rivals end near; no instruction; no easy prompts")},
 )  # fmt: skip
 
 REPAIRS = ("grpo", "wide clip", "entropy bonus", "pass@k")
