@@ -1,8 +1,7 @@
-"""Reward models: PPO's constraints, a controlled KL, pairs, resets, windows and entropy, each arm tuned.
+"""Reward models: PPO's constraints, a controlled KL, pairs, windows and entropy, each arm tuned.
 
 Models of 4,000 weights write running sums of six digits, or of 7,000 sort ten digits; the reward model is
-fitted to 512 comparisons, a quarter of them wrong. Scores are true accuracies of the task. `python -m
-analysis.experiments.rewards.reward_arms` tunes rates and knobs, arm by arm.
+fitted to 512 comparisons, a quarter of them wrong. Scores are true accuracies of the task.
 """
 
 from __future__ import annotations
@@ -154,7 +153,7 @@ CRITIC: Arguments = (("clip", 0.2), ("first", 20))
 TWO: Arguments = (*CRITIC, ("heads", 2), ("softness", 0.3))
 
 
-def _held(start: Run = PROXY) -> Any:
+def held(start: Run = PROXY) -> Any:
     """Return PPO-max as a function of the coefficient of its KL, which is subtracted from advantages."""
     run = replace(start, recipe_args=FULL, critic_args=CRITIC, **CRITICAL)
     return lambda beta: Arm(run, fixed(beta), clipped)
@@ -182,29 +181,21 @@ def _pairs(run: Run = PROXY) -> Callable[[float], Arm]:
     return lambda beta: Arm(replace(run, recipe="p3o"), _charged(beta))
 
 
-def _reset(tokens: float) -> Arm:
-    arm = _held(SELDOM)(0.05)  # of .01, PPO-max's best there, and .05, the better one on pilot seeds
-    args = (("share", 0.5), ("tokens", int(tokens)))
-    return replace(arm, run=replace(arm.run, prefix="teacher", prefix_args=args))
-
-
 longer_way = partial(Way, rates=SLOWER, pilots=8)
 WAYS: Mapping[str, Way] = {
-    "ppo-max": Way(_held(), BETAS),
+    "ppo-max": Way(held(), BETAS),
     "mended, ppo-max": Way(
-        lambda beta: replace(_held(MENDED)(beta), later=PROXY), STRONG, by="area", rates=FEW
+        lambda beta: replace(held(MENDED)(beta), later=PROXY), STRONG, by="area", rates=FEW
     ),
     "mended, safe": Way(_safe(), BASES, by="area", rates=FEW),
     "mended, frozen": Way(_safe(frozen=True), BASES, like="mended, safe"),
     "long, bare ppo": Way(_bare(LONG), LAMBDAS, True, rates=THIRDS, pilots=8),
-    "long, ppo-max": Way(_held(LONG), (0.02, 0.1, 0.2, 0.5, 1.0, 2.0), rates=THIRDS, pilots=8),
+    "long, ppo-max": Way(held(LONG), (0.02, 0.1, 0.2, 0.5, 1.0, 2.0), rates=THIRDS, pilots=8),
     "p3o": Way(_pairs(), BETAS),
     "longer, p3o": longer_way(_pairs(LONGER), BETAS),
     "longer, dpo": longer_way(with_recipe(LONGER, "online_dpo", "beta"), (0.01, 0.03, 0.1, 0.3, 1.0)),
     "seldom, bare ppo": Way(_bare(SELDOM), LAMBDAS, True, rates=SLOWER),
-    "seldom, ppo-max": Way(_held(SELDOM), BETAS, rates=SLOWER),
-    "seldom, resets": Way(_reset, (1, 3, 5, 7, 9), True, rates=SLOWER),
-    "seldom, dpo": Way(with_recipe(SELDOM, "online_dpo", "beta"), (0.01, 0.03, 0.1, 0.3, 1.0), rates=SLOWER),
+    "seldom, ppo-max": Way(held(SELDOM), BETAS, rates=SLOWER),
     "whole responses": Way(with_recipe(GOLD, "ppo", "lam", ("normalize", True)), LAMBDAS, True),
     **{
         f"halves, {name}": Way(
@@ -229,7 +220,6 @@ OTHERS = (
     (("long, bare ppo", "long, ppo-max"), 48),
     (("whole responses",), 48),
     (("seldom, bare ppo", "seldom, ppo-max"), 195),
-    (("seldom, resets", "seldom, dpo"), 120),
     (("mended, ppo-max", "mended, safe", "mended, frozen", "true, grpo"), 32),
     (("true, bonus", "true, set-point"), 64),
 )
@@ -245,9 +235,8 @@ EXPERIMENT = REWARDED.experiment(
     question="On a learned reward, which of PPO's constraints matter, and which rival ends above it?",
     source="each claim's",
     differs="toy transformers; a reward model linear in right places, fitted to 512 comparisons of which a "
-    "quarter are wrong; accuracy is the task's own; resets go to prefixes of right answers; SAFE has two "
-    "reward models, one after the other, and no entropy bonus; entropy control sorts ten digits, with a "
-    "set-point of this project's form",
+    "quarter are wrong; accuracy is the task's own; SAFE has two reward models, one after the other, and no "
+    "entropy bonus; entropy control sorts ten digits, with a set-point of this project's form",
     margins={"accuracy gained": MORE, "accuracy lost": LITTLE},
     figure=Plot(
         "strips", x="accuracy: final accuracy", y="arm",
@@ -256,9 +245,9 @@ EXPERIMENT = REWARDED.experiment(
         "long: PPO-max and PPO without constraints (bare) over 1,000 steps on a worse reward model; longer: "
         "P3O and online DPO over 600 steps; mended: PPO with a fixed KL, SAFE's threshold or a frozen one, "
         "where the reward model is refitted halfway; seldom: such arms that sort ten digits from a base "
-        "right once in a hundred, also begun from prefixes of right answers (resets); on true rewards: PPO "
-        "on whole responses or on halves, whose unknown end EGAE allows for and GAE takes for 0; true: GRPO "
-        "that sorts ten digits, alone, with an entropy bonus or held at an entropy.",
+        "right once in a hundred; on true rewards: PPO on whole responses or on halves, whose unknown end "
+        "EGAE allows for and GAE takes for 0; true: GRPO that sorts ten digits, alone, with an entropy bonus "
+        "or held at an entropy.",
     ),
     systems={
         "Secrets of RLHF I (PPO-max)": Part(
@@ -276,10 +265,6 @@ EXPERIMENT = REWARDED.experiment(
             "identity; 7 % of runs end below 0.1 (PPO: 14 %), at 600 steps 4 % (DPO: 9 %); the median gain "
             "is 0.014 over PPO and 0.003 over DPO",
             ("tuned-p3o-*",),
-        ),
-        "DR-PO (Dataset Reset)": Part(
-            "against online DPO, which draws fresh pairs; the source's DPO learns from stored ones",
-            ("tuned-resets-end-above-ppo", "tuned-resets-end-above-dpo"),
         ),
         "T-PPO (Truncated PPO)": Part(
             "responses of six tokens, so nobody waits for any; time is counted in tokens",
@@ -307,11 +292,6 @@ asks(EXPERIMENT,
      "p3o", "ppo-max", MORE, "accuracy", P3O),
     ("tuned-p3o-ends-above-dpo", "Over 600 steps P3O ends 0.02 more accurate than online DPO, all settings "
      "being best for that run.", "longer, p3o", "longer, dpo", MORE, "accuracy", P3O),
-    ("tuned-resets-end-above-ppo", "From a base that is right once in a hundred, PPO with half of its "
-     "prompts reset to prefixes of right answers ends 0.05 more accurate than without.", "seldom, resets",
-     "seldom, ppo-max", LITTLE, "accuracy", DRPO),
-    ("tuned-resets-end-above-dpo", "There it ends 0.05 more accurate than online DPO.", "seldom, resets",
-     "seldom, dpo", LITTLE, "accuracy", DRPO),
     ("halves-end-as-high-as-whole-responses", "On windows of half a response, after as many tokens, PPO with "
      "EGAE ends less than 0.05 below PPO on whole responses.", "halves, egae", "whole responses", -LITTLE,
      "accuracy", TPPO),
@@ -327,7 +307,3 @@ asks(EXPERIMENT,
      "along the run, 0.02 more accurate than PPO with a fixed KL coefficient.", "mended, safe",
      "mended, ppo-max", MORE, "area", SAFE, {"off": {"arm": "mended, frozen"}}),
 )  # fmt: skip
-
-
-if __name__ == "__main__":
-    REWARDED.choose()
