@@ -1,6 +1,7 @@
 """Runs whose batches are changed are the project's own runs where nothing is changed."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from analysis.experiments.experts import distinct_pairs, entropy_range, sparse_arms
-from analysis.experiments.rewards import reward_arms
+from analysis.experiments.rewards import dataset_resets, reward_arms
 from analysis.experiments.teachers.self_rewarded_training import Shown, self_rewarded
 from analysis.experiments.teachers.teacher_training import distilled
 from analysis.worlds.edited_training import Arm, sweep, trained
@@ -211,6 +212,14 @@ def test_prefixes_of_known_traces_are_given_to_a_share_of_training_prompts(short
         for n, prompt in enumerate(rollout.prompt_RNQ[0].tolist()):
             kept = int(kept_NG[n, 0])
             assert rollout.token_RBT[0, 4 * n, :kept].tolist() == known[tuple(prompt)][:kept].tolist()
+
+
+def test_stored_resets_go_to_the_answer_that_is_rewarded_most():
+    found = SimpleNamespace(
+        reward_RB=torch.tensor([[0.0, 1, 3, 2]]), token_RBT=torch.arange(8).reshape(1, 4, 2)
+    )
+    asked = SimpleNamespace(prompt_RNQ=np.zeros((1, 3, 2)), group=2, step=0, collect=lambda *_: found)
+    assert dataset_resets.preferred(asked, 2).token_RNT.tolist() == [[[2, 3], [4, 5]]]
 
 
 def test_lessons_on_traces_raise_their_likelihood():
