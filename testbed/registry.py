@@ -15,6 +15,11 @@ from testbed.errors import UserError, suggest, unknown
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
+SIGNED = frozenset({"baseline", "end", "p", "start"})
+"""Hyperparameters that may be negative, though a default is positive."""
+DIVISORS = frozenset({"tau_neg", "tau_pos", "temp"})
+"""Hyperparameters by which a formula divides."""
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -48,13 +53,28 @@ class Entry:
         return (inspect.getdoc(self.function) or "").split("\n", 1)[0]
 
     def bind(self, **hyper: Any) -> Callable[..., Any]:
-        """Return the function with hyperparameters set; an unknown one raises UserError."""
-        for name in hyper:
-            if name not in self.defaults:
-                known = ", ".join(self.defaults) or "none"
-                hint = suggest(name, self.defaults)
+        """Return the function with hyperparameters set; UserError for an unknown one, or one out of range.
+
+        A number of this project's functions whose default is positive is at least 0, or above 0 in DIVISORS.
+        """
+        defaults = self.defaults
+        for name, value in hyper.items():
+            if name not in defaults:
+                known = ", ".join(defaults) or "none"
+                hint = suggest(name, defaults)
                 raise UserError(f"'{self.name}' has no hyperparameter '{name}'.{hint} It has: {known}.")
+            if name in SIGNED or not (_number(value) and _number(defaults[name]) and defaults[name] > 0):
+                continue
+            if self.function.__module__.startswith("testbed.") and not (
+                value > 0 or (value == 0 and name not in DIVISORS)
+            ):
+                least = "above 0" if name in DIVISORS else "at least 0"
+                raise UserError(f"'{self.name}' has {name} = {value:g}, expected {least}.")
         return partial(self.function, **hyper)
+
+
+def _number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def table_rows(module: str, name: str) -> Iterator[dict[str, str]]:

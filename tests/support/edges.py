@@ -33,7 +33,8 @@ FORBIDDEN = (
 LEFT_OUT = (
     "analysis/commands/", "testbed/cli/", "analysis/judging/seed_power.py bet_seeds",
     "analysis/kernels/constrained.py primal_dual", "testbed/estimators/dice.py",
-    "testbed/estimators/trajectory_sums.py _weigh", "testbed/logs/ratio_checks.py _middles",
+    "testbed/results/user_cache.py", "testbed/estimators/trajectory_sums.py _weigh",
+    "testbed/logs/ratio_checks.py _middles",
     "analysis/judging/gates.py _table", "analysis/judging/gates.py base_data_of",
     "analysis/tables/condensed.py load_tables", "analysis/tables/remeasured.py measure",
 )  # fmt: skip

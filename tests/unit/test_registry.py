@@ -4,6 +4,7 @@ import pytest
 from support.refusals import refuses
 
 from testbed.errors import UserError
+from testbed.objectives import objective
 from testbed.registry import Registry
 
 
@@ -38,3 +39,19 @@ def test_bound_hyperparameters_reach_the_function_and_defaults_stay():
     assert entry.defaults == {"eps": 0.2}
     assert entry.formula == "L = 0."
     assert entry.promises == {"ratio": "token"}
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "wrong"),
+    [("ppo_clip", {"eps_low": -0.2}, "eps_low = -0.2, expected at least 0"),
+     ("sapo", {"tau_pos": 0}, "tau_pos = 0, expected above 0"),
+     ("importance_reinforce", {"cap": float("nan")}, "cap = nan, expected at least 0")],
+)  # fmt: skip
+def test_a_hyperparameter_out_of_range_is_refused(name, given, wrong):
+    refuses(f"'{name}' has {wrong}", objective[name].bind, **given)
+
+
+def test_what_may_be_negative_or_zero_is_kept():
+    assert objective["holder"].bind(p=-1.0).keywords == {"p": -1.0}
+    assert objective["ppo_clip"].bind(eps_low=0.0).keywords == {"eps_low": 0.0}
+    assert filled()["ppo_clip"].bind(eps=-1.0)(None, None) == -1.0, "a user's function has its own rules"

@@ -6,10 +6,23 @@ import pandas as pd
 import pytest
 
 from analysis.experiment import EXPERIMENTS, Experiment
+from analysis.experiments.real import model_size
 from analysis.experiments.real.larger_models import FORETOLD, MODELS, taus
 from analysis.sweeps.base_runs import SMALL
 from analysis.worlds import hf_bases as made_models
 from testbed.config.run import grid
+from testbed.policies.hf.tiny_model import save_random_model
+from testbed.worlds.task_registry import token_task
+
+
+def test_models_of_the_size_study_have_as_many_weights_as_it_says(tmp_path):
+    from safetensors import safe_open
+
+    for weights, model in list(model_size.MODELS.items())[:2]:
+        task = token_task(model.run())
+        save_random_model(tmp_path, task, 0, model.width, model.layers, model.architecture)
+        with safe_open(tmp_path / "model.safetensors", "pt") as file:
+            assert sum(file.get_tensor(name).numel() for name in file.keys()) == weights  # noqa: SIM118
 
 
 @pytest.mark.slow

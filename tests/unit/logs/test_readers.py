@@ -120,7 +120,8 @@ def test_pickles_are_refused_and_never_opened(tmp_path):
 )  # fmt: skip
 def test_bad_files_get_one_message(name, content, tmp_path):
     (tmp_path / name).write_text(content)
-    refuses(".", read, [tmp_path / name])
+    # Arrow's words on a Parquet file are cut where the path is long.
+    refuses("is not a complete Parquet" if content == "PAR1" else ".", read, [tmp_path / name])
 
 
 def test_missing_paths_empty_folders_and_unknown_formats_are_named(tmp_path):
