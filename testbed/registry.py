@@ -15,7 +15,7 @@ from testbed.errors import UserError, suggest, unknown
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 
-SIGNED = frozenset({"baseline", "end", "p", "start"})
+SIGNED = frozenset({"alpha", "baseline", "end", "p", "start"})
 """Hyperparameters that may be negative, though a default is positive."""
 DIVISORS = frozenset({"tau_neg", "tau_pos", "temp"})
 """Hyperparameters by which a formula divides."""
