@@ -17,6 +17,8 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 
 SIGNED = frozenset({"alpha", "baseline", "end", "p", "start"})
 """Hyperparameters that may be negative, though a default is positive."""
+RANGED = ("testbed.advantages", "testbed.objectives", "testbed.recipes")
+"""Packages whose ranges are checked here; others check their own, a user's functions have none."""
 DIVISORS = frozenset({"tau_neg", "tau_pos", "temp"})
 """Hyperparameters by which a formula divides."""
 
@@ -55,7 +57,7 @@ class Entry:
     def bind(self, **hyper: Any) -> Callable[..., Any]:
         """Return the function with hyperparameters set; UserError for an unknown one, or one out of range.
 
-        A number of this project's functions whose default is positive is at least 0, or above 0 in DIVISORS.
+        In the packages RANGED a number whose default is positive is at least 0, or above 0 in DIVISORS.
         """
         defaults = self.defaults
         for name, value in hyper.items():
@@ -63,14 +65,17 @@ class Entry:
                 known = ", ".join(defaults) or "none"
                 hint = suggest(name, defaults)
                 raise UserError(f"'{self.name}' has no hyperparameter '{name}'.{hint} It has: {known}.")
-            if name in SIGNED or not (_number(value) and _number(defaults[name]) and defaults[name] > 0):
-                continue
-            if self.function.__module__.startswith("testbed.") and not (
-                value > 0 or (value == 0 and name not in DIVISORS)
-            ):
+            if name not in SIGNED and self._too_small(name, value, defaults[name]):
                 least = "above 0" if name in DIVISORS else "at least 0"
                 raise UserError(f"'{self.name}' has {name} = {value:g}, expected {least}.")
         return partial(self.function, **hyper)
+
+    def _too_small(self, name: str, value: Any, default: Any) -> bool:
+        """Return True for a number below 0, or a divisor of 0, where the default is positive."""
+        ours = self.function.__module__.startswith(RANGED)
+        if not (ours and _number(value) and _number(default) and default > 0):
+            return False
+        return not value > 0 and not (value == 0 and name not in DIVISORS)
 
 
 def _number(value: object) -> bool:
