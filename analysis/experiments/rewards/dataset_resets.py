@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from testbed.prefixes.prefix_source import Asked
     from testbed.prefixes.traces import Traces
 
-SEEDS, LATER, SHARES = 32, 340_000, (0.25, 0.5, 0.75, 1.0)
-"""Seeds of a run, offset past those of other tables; shares of prompts that are reset."""
+SEEDS, FEWER, LATER, SHARES = 96, 32, 340_000, (0.25, 0.5, 0.75, 1.0)
+"""Seeds of a run, those of DPO, offset past those of other tables; shares of prompts that are reset."""
 
 
 def preferred(asked: Asked, count: int) -> Traces:
@@ -58,7 +58,7 @@ RESETS = Family({
 
 EXPERIMENT = RESETS.experiment(
     ("accuracy", "area", "start", "rise accuracy", "mean rollout_corr/kl_mu_pi_k3", "mean actor/clip_share"),
-    SEEDS, first=LATER,
+    SEEDS, (((), SEEDS), (("dpo",), FEWER)), LATER,
     question="Do resets to random states of stored answers help PPO on a learned reward?",
     source=DRPO,
     differs="toy transformers that sort ten digits, right once in a hundred; the reward model is linear in "
