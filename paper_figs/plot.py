@@ -282,7 +282,8 @@ def _panels(
             "drawn. Choose cells, as --where lag=0,16, or fewer settings."
         )
     last = _size(rows, panels[-1:])
-    columns = last if len(titles) % last == 0 and 1 < last <= FEW else min(len(titles), 4)
+    even = math.ceil(len(titles) / math.ceil(len(titles) / 4))  # five panels stand as 3 + 2, not 4 + 1
+    columns = last if len(titles) % last == 0 and 1 < last <= FEW else even
     axes = [ax] if ax is not None else _grid(len(titles), columns, shared=plot.x in ("step", "log rho"))
     many = replace(plot, arm=(ARM,) if arms else (), order=tuple(order) if arms else ())
     rows = rows.assign(**{ARM: arm_of, PANEL: panel_of})

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from analysis.tables.cell_table import DEFAULT, FIELDS
+from analysis.tables.cell_table import DEFAULT, FIELDS, words
 from analysis.tables.outcomes import need
-from testbed.config.run import Run
+from testbed.config.run import Arguments, Run
 from testbed.errors import UserError
 
 FIRST_SEED = 10_000
@@ -153,6 +153,16 @@ def best_rates(
             }
         )
     return pd.DataFrame(rows)
+
+
+def best_arguments(
+    frame: pd.DataFrame, by: Sequence[str], outcome: str, tried: Iterable[Arguments]
+) -> dict[tuple[Any, ...], Arguments]:
+    """Return each arm's arguments with the best score at their best rate; by: columns of an arm."""
+    best = best_rates(frame, (*by, "recipe_args"), outcome).sort_values("score", kind="stable")
+    named = {words(arguments): arguments for arguments in tried}
+    rows = best.drop_duplicates(list(by), keep="last")
+    return {tuple(arm): named[said] for *arm, said in rows[[*by, "recipe_args"]].itertuples(index=False)}
 
 
 def _common(table: pd.DataFrame, by: list[str], outcome: str) -> float:

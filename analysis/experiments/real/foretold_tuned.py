@@ -7,14 +7,14 @@ came from a search that had not left the base model's accuracy; it stands here a
 
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 import pandas as pd
 
 from analysis.arena.foretold_runs import MODELS, SIZES
 from analysis.judging.auroc import kendall
 from analysis.lab import Experiment, Frame, Plot, Stop, Tuned
-from analysis.sweeps.tuning import at_rates, best_rates
-from analysis.tables.cell_table import words
+from analysis.sweeps.tuning import at_rates, best_arguments
 from analysis.tables.committed import load_committed
 from analysis.worlds.hf_bases import make
 from testbed.config.run import Arguments, Run
@@ -47,11 +47,9 @@ def each(recipe: str, lag: int, arguments: Arguments = ()) -> Run:
 
 def arms() -> tuple[Run, ...]:
     """Return GRPO on fresh data and six recipes at lag 64, each with its knob's best value of the tuning."""
-    best = best_rates(load_committed([TRIED.name])[TRIED.name].frame, KEYS, END)
-    ranked = best[best["lag"] == LAG].sort_values("score", ascending=False, kind="stable")
-    said = ranked.groupby("recipe")["recipe_args"].first()
-    named = {words(tried): tried for values in KNOBS.values() for tried in values}
-    return (each("grpo", 0, CLIPS[0]), *(each(recipe, LAG, named[said[recipe]]) for recipe in KNOBS))
+    frame = load_committed([TRIED.name])[TRIED.name].frame
+    best = best_arguments(frame, ("recipe", "lag"), END, chain(*KNOBS.values()))
+    return (each("grpo", 0, CLIPS[0]), *(each(recipe, LAG, best[recipe, LAG]) for recipe in KNOBS))
 
 
 def at_every_setting() -> tuple[Run, ...]:

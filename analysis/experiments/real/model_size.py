@@ -2,13 +2,13 @@
 
 from dataclasses import replace
 from functools import partial
+from itertools import chain
 
 import pandas as pd
 
 from analysis.arena.foretold_runs import SIZES as SHORT
 from analysis.lab import Experiment, Frame, Plot, Stop, Tuned
-from analysis.sweeps.tuning import at_rates, best_rates
-from analysis.tables.cell_table import words
+from analysis.sweeps.tuning import at_rates, best_arguments
 from analysis.tables.committed import load_committed
 from analysis.worlds.hf_bases import Made, make
 from testbed.config.run import Arguments, Run
@@ -66,11 +66,14 @@ def at_every_setting() -> tuple[Run, ...]:
 
 def arms() -> tuple[Run, ...]:
     """Return GRPO on fresh data and three recipes at lag 64, each with its knob's best value, by size."""
-    best = best_rates(load_committed([RATES.name])[RATES.name].frame, KEYS, END)
-    said = best.sort_values("score", kind="stable").groupby(["model", "recipe", "lag"])["recipe_args"].last()
-    named = {words(tried): tried for values in KNOBS.values() for tried in values}
+    best = best_arguments(
+        load_committed([RATES.name])[RATES.name].frame,
+        ("model", "recipe", "lag"),
+        END,
+        chain(*KNOBS.values()),
+    )
     return tuple(
-        each(weights, recipe, lag, named[said[str(model.folder), recipe, lag]])
+        each(weights, recipe, lag, best[str(model.folder), recipe, lag])
         for weights, model in MODELS.items()
         for recipe, lag in CALLED
     )
