@@ -25,7 +25,8 @@ def draw(table: pd.DataFrame, *, plot: Plot) -> Figure:
     """Return the figure of a shared plot: column-wide with one panel, else as wide as the page."""
     panels = list(_panels(table, plot))
     across = len(panels) // (len(plot.plots) if plot.panel else 1)
-    across = across if plot.panel and plot.also else min(across, ACROSS)  # a row for each of `also`
+    if not (plot.panel and plot.also):  # else a row for each of `also`
+        across = -(-across // -(-across // ACROSS))  # five panels stand as 3 + 2, not 4 + 1
     down = -(-len(panels) // across)
     rows = max(each[each_plot.y].nunique() if plot.kind == "strips" else 0 for each_plot, each, _ in panels)
     high = 0.7 + 0.24 * rows if rows else 2.7
