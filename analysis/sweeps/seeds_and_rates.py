@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -54,13 +54,12 @@ class Tuned:
     """Tuning rule: each arm of an experiment runs at its best learning rate on tuning seeds.
 
     rates: those to try; a function of the cell if they differ. outcome: column whose median is maximized.
-    table: experiment whose table has the tuning runs. all_at: index of a cell whose rate all others use, too.
+    table: experiment whose table has the tuning runs.
     """
 
     rates: Sequence[float] | Callable[[Run], Sequence[float]] = (1e-3, 3e-3, 1e-2)
     outcome: str = "accuracy"
     table: str = "tuning-rates"
-    all_at: int | None = None
 
     def tried(self, arms: Sequence[Run]) -> tuple[Run, ...]:
         """Return every arm at every rate, on tuning seeds."""
@@ -73,10 +72,5 @@ class Tuned:
         """Return every arm at its best rate. keys: the table's key columns."""
         from analysis.sweeps.tuned_cells import tuned
 
-        found = tuned(
-            arms, self.table, [key for key in keys if key not in ("learning_rate", "seed")], self.outcome
-        )
-        if self.all_at is None:
-            return found
-        common = found[self.all_at].learning_rate
-        return tuple(dict.fromkeys((*found, *(replace(cell, learning_rate=common) for cell in found))))
+        kept = [key for key in keys if key not in ("learning_rate", "seed")]
+        return tuned(arms, self.table, kept, self.outcome)
