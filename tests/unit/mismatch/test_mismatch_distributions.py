@@ -1,7 +1,4 @@
-"""Engine mismatch: laws in closed form, and the law of the log-mismatch by enumeration.
-
-Engine mismatch: engines of other weights, and the behavior engine that samples what it says.
-"""
+"""Engine mismatch: distributions in closed form, engines of other weights, and what an engine samples."""
 
 import math
 
@@ -19,7 +16,6 @@ from support.mismatch_setting import (
     WORLD,
     drawn,
     table_behavior,
-    table_pair,
     table_weights,
     toy,
     toy_weights,
@@ -30,15 +26,7 @@ from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.mismatch import Draw, engine
 from testbed.mismatch.behavior import Behavior
-from testbed.mismatch.mismatch_report import every_rollout, mismatch_distribution
 from testbed.mismatch.perturbed_engines import drawn_layers
-from testbed.mismatch.ratio_distribution import (
-    LEVELS,
-    enumerated_distribution,
-    sampled_distribution,
-    tree_distribution,
-    tree_responses,
-)
 from testbed.policies.toy.toy_transformer import LOGP_TOLERANCE, ToyTransformer
 
 # Laws in closed form
@@ -53,15 +41,9 @@ def one_token(name: str, pi: np.ndarray, **hyper) -> np.ndarray:
 PI = np.array([0.5, 0.25, 0.15, 0.1])
 
 
-def test_temperature_is_a_power_of_pi_with_the_textbook_divergences():
+def test_temperature_is_a_power_of_pi():
     mu = one_token("temperature", PI, temperature=2.0)
     np.testing.assert_allclose(mu, np.sqrt(PI) / np.sqrt(PI).sum(), rtol=1e-14)
-    law = enumerated_distribution(np.log(PI)[:, None], np.log(mu)[:, None], np.ones((4, 1)))
-    partition = np.sqrt(PI).sum()
-    entropy = -(PI * np.log(PI)).sum()
-    assert law.kl_pi_mu == pytest.approx(np.log(partition) - entropy / 2, abs=1e-14)
-    assert 1 / law.ess_kish == pytest.approx((PI**1.5).sum() * partition, abs=1e-13)
-    assert law.ess_max == pytest.approx(1 / (PI**0.5 * partition).max(), abs=1e-14)
 
 
 def test_logit_noise_has_the_normalizer_of_its_own_noise():
@@ -93,77 +75,6 @@ def test_a_nucleus_holds_the_token_that_reaches_p_and_top_k_the_k_likeliest():
     backwards = one_token("top-k", PI[::-1].copy(), k=1)
     np.testing.assert_allclose(backwards, [0, 0, 0, 1], atol=1e-15)
     np.testing.assert_allclose(one_token("top-k", np.full(4, 0.25), k=2), [0.5, 0.5, 0, 0], atol=1e-15)
-
-
-def test_samples_of_a_trainer_that_truncates_have_the_shares_of_their_normalized_weights():
-    w = np.array([[0.0], [1.0], [3.0]])
-    with np.errstate(divide="ignore"):
-        law = sampled_distribution(np.log(w) - 2, np.full_like(w, -2.0), np.ones_like(w))
-    share = w[1:, 0] / w.sum()
-    assert law.mass == pytest.approx(4 / 3)
-    assert law.ess_kish == pytest.approx(1 / (share**2).sum() / 3)
-    assert law.ess_perplexity == pytest.approx(np.exp(-share @ np.log(share)) / 3)
-    assert law.ess_max == pytest.approx(1 / 0.75 / 3)
-    assert law.kl_mu_pi == math.inf
-
-
-# The law of the log-mismatch
-
-
-def test_the_exact_law_agrees_with_the_trees_own_divergence():
-    for name in ("fp8-tensor", "temperature", "logit-noise"):
-        for pi, mu in zip(*table_pair(name), strict=True):
-            law, truth = tree_distribution(WORLD, pi, mu), WORLD.divergence(np.exp(pi), np.exp(mu))
-            close = {"rel": 1e-11, "abs": 1e-14}
-            assert law.kl_pi_mu == pytest.approx(truth.kl_pi_mu, **close)
-            assert law.kl_mu_pi == pytest.approx(truth.kl_mu_pi, **close)
-            assert law.ess_kish == pytest.approx(truth.ess_kish, **close)
-            assert law.ess_perplexity == pytest.approx(truth.ess_perplexity, **close)
-            assert law.ess_max == pytest.approx(truth.ess_max, **close)
-            assert law.kl_mu_pi_token == pytest.approx(law.kl_mu_pi / law.length, **close)
-            assert law.exact
-            assert law.n == len(tree_responses(WORLD)[0])
-
-
-def test_token_moments_and_quantiles_of_a_hand_made_law():
-    pi, mu = np.array([0.5, 0.3, 0.2]), np.array([0.25, 0.25, 0.5])
-    law = enumerated_distribution(np.log(pi)[:, None], np.log(mu)[:, None], np.ones((3, 1)))
-    d = np.log(pi / mu)
-    assert law.mean == law.mean_token == pytest.approx(mu @ d)
-    assert law.std == pytest.approx(np.sqrt(mu @ d**2 - (mu @ d) ** 2))
-    assert law.kl_pi_mu_token == pytest.approx(pi @ d)
-    # d is smallest for the last token (mass 1/2), then the middle one (1/4), then the first.
-    np.testing.assert_allclose(law.quantiles, d[[2, 2, 2, 0, 0]])
-    assert LEVELS == (0.01, 0.1, 0.5, 0.9, 0.99)
-
-
-def test_samples_of_mu_tell_the_exact_law_within_their_error():
-    policy = toy()
-    theta, prompts = toy_weights(policy), TASK.prompts(np.random.default_rng(1), 2)
-    behavior = Behavior(policy, engine("temperature", temperature=2.0), SEEDS)
-    exact = mismatch_distribution(behavior, theta, TASK, prompts)
-    sampled = mismatch_distribution(behavior, theta, TASK, prompts, samples=4000)
-    for truth, found in zip(exact, sampled, strict=True):
-        assert truth.exact
-        assert not found.exact
-        assert found.n == 8000
-        # Five standard errors: false alarm 6e-7 per line if the ratios are near normal.
-        assert abs(found.mean - truth.mean) < 5 * truth.std / math.sqrt(8000)
-        assert abs(found.mass - 1) < 5 * math.sqrt((1 / truth.ess_kish - 1) / 8000)
-        assert found.std == pytest.approx(truth.std, rel=0.1)
-        assert found.ess_kish == pytest.approx(truth.ess_kish, rel=0.1)
-
-
-def test_the_toys_law_is_the_same_by_enumeration_of_a_tree_of_its_laws():
-    policy = toy(WITH_END, dtype=torch.float64)
-    theta, prompts = toy_weights(policy), WITH_END.prompts(np.random.default_rng(1), 2)
-    law = mismatch_distribution(Behavior(policy, engine("int8"), SEEDS), theta, WITH_END, prompts)[0]
-    assert law.mass == pytest.approx(1.0, abs=1e-12)
-    assert law.n == 2 * len(WITH_END.enumerate()[0])
-    rollout = every_rollout(WITH_END, prompts, 2)
-    log_pi = policy.logp(theta, rollout.prompt_RNQ, rollout.token_RBT, rollout.mask_RBT).sum(-1)[0]
-    log_mu = Behavior(policy, engine("int8"), SEEDS).logp(theta, rollout, 0).sum(-1)[0]
-    assert law.kl_mu_pi == pytest.approx(float((log_mu.exp() / 2) @ (log_mu - log_pi)), abs=1e-14)
 
 
 def test_a_skipped_layer_adds_nothing():

@@ -14,7 +14,6 @@ from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.mismatch import Draw, SamplerEngine, compose, engine
 from testbed.mismatch.behavior import Behavior
-from testbed.mismatch.mismatch_report import mismatch_distribution
 from testbed.mismatch.quantized import E4M3, to_float
 from testbed.policies.toy.toy_transformer import LOGP_TOLERANCE, ToyTransformer
 
@@ -93,18 +92,15 @@ def test_a_cache_of_the_present_weights_is_not_stale(span, dtype):
 def test_a_stale_cache_is_a_law_over_responses_with_full_support(span):
     policy = exact(WITH_END)
     behavior = Behavior(policy, engine("stale-kv", span=span), SEEDS)
-    prompts = WITH_END.prompts(np.random.default_rng(1), 2)
+    token_LT, mask_LT = map(torch.from_numpy, WITH_END.enumerate())
+    prompts = torch.from_numpy(WITH_END.prompts(np.random.default_rng(1), 1)).expand(2, 1, -1)
+    token, mask = token_LT.expand(2, -1, -1), mask_LT.expand(2, -1, -1)
+    rollout = Rollout(prompts, token, mask, torch.zeros(1), torch.zeros(token.shape[:2]), len(token_LT))
     theta = toy_weights(policy)
-    laws = mismatch_distribution(behavior, theta, WITH_END, prompts, past_RP=past_weights(policy))
-    for law in laws:
-        assert law.exact
-        assert law.mass == pytest.approx(1.0, abs=1e-12)
-        assert law.std > 0.01
-    past = past_weights(policy)
-    estimated = mismatch_distribution(behavior, theta, WITH_END, prompts, samples=200, past_RP=past)
-    for truth, found in zip(laws, estimated, strict=True):
-        # Five standard errors: false alarm 6e-7 per line if the log ratios are near normal.
-        assert abs(found.mean - truth.mean) < 5 * truth.std / np.sqrt(found.n)
+    log_mu = behavior.logp(theta, rollout, 0, past_weights(policy)).sum(-1)
+    log_pi = policy.logp(theta, prompts, token, mask).sum(-1)
+    torch.testing.assert_close(log_mu.exp().sum(-1), torch.ones(2, dtype=torch.float64), rtol=0, atol=1e-12)
+    assert ((log_mu.exp() * (log_mu - log_pi)).sum(-1) > 1e-4).all()
 
 
 def test_other_engines_change_the_past_too():
