@@ -19,8 +19,8 @@ from testbed.errors import UserError
 from testbed.results import atomic_files
 
 REWORDED = Path(__file__).with_name("reworded.csv")
-"""Statements that say the same in other words since their table was made: claim, the statement before, and
-its effect and what it asks, which tests/experiments/test_rewording.py compares with those of today."""
+"""What says the same in other words since its table was made, and the words before. A row of a claim
+also has its effect and what it asks, for tests/experiments/test_rewording.py; others are questions."""
 PRESET, UNCHANGED, CHANGED, PILOT = "pre-set", "unchanged", "changed since", "pilot"
 """Relation of a claim to its table, see `standing`."""
 
@@ -30,22 +30,23 @@ def digest(said: Any) -> str:
     return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
 
-def design(experiment: Experiment) -> dict[str, Any]:
+def design(experiment: Experiment, question: str = "") -> dict[str, Any]:
     """Return the digest of an experiment's design, and of the statement of each of its claims.
 
-    The design is the question, the cells without their seeds, these or the stopping rule, and the margins.
+    The design is the question (or `question`), the cells without their seeds, these or the stopping rule, and
+    the margins.
     """
     cells = experiment.first_cells()
     rule = experiment.stop.written() if experiment.stop else sorted({cell.seed for cell in cells})
     kinds = sorted({cell_id(replace(cell, seed=0)) for cell in cells})
-    said = [experiment.question, kinds, rule, dict(experiment.margins), list(experiment.metrics)]
+    said = [question or experiment.question, kinds, rule, dict(experiment.margins), list(experiment.metrics)]
     claims = {name: digest(entry.promises["statement"]) for name, entry in experiment.claims.items()}
     return {"design": digest(said), "claims": claims}
 
 
 @cache
 def reworded() -> dict[str, dict[str, str]]:
-    """Return the rows of reworded.csv by claim."""
+    """Return the rows of reworded.csv by claim or experiment."""
     with REWORDED.open(newline="", encoding="utf-8") as file:
         return {row["claim"]: row for row in csv.DictReader(file)}
 
@@ -95,9 +96,11 @@ def standing(experiment: Experiment, claim: str, written: Mapping[str, Any]) -> 
     if claim not in written.get("claims", {}):
         return PILOT
     today = _designs(experiment)
-    said = {today["claims"][claim]}
+    asked, said = {today["design"]}, {today["claims"][claim]}
+    if experiment.name in reworded():
+        asked.add(design(experiment, reworded()[experiment.name]["before"])["design"])
     if claim in reworded():
         said.add(digest(reworded()[claim]["before"]))
-    if written["design"] != today["design"] or written["claims"][claim] not in said:
+    if written["design"] not in asked or written["claims"][claim] not in said:
         return CHANGED
     return PRESET if experiment.compute is None else UNCHANGED

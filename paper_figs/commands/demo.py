@@ -76,7 +76,9 @@ def _say(text: str, quiet: bool) -> None:
 def _run(cells: "tuple[Run, ...]", folder: Path, workers: int | None, quiet: bool) -> None:
     from testbed.execution.runner import run_sweep
 
-    status = run_sweep(cells, folder, workers=workers, progress=choose(quiet))
+    progress = choose(quiet)
+    progress.lines = False  # a bar says enough of a sweep that takes seconds
+    status = run_sweep(cells, folder, workers=workers, progress=progress)
     if status.failed:
         raise UserError(f"{counted(status.failed, 'cell')} failed. To see why: testbed status {folder}")
 

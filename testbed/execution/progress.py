@@ -37,6 +37,9 @@ class Board(Protocol):
 class Progress:
     """Follow a sweep and show nothing; counts are cells."""
 
+    lines = True
+    """Whether lines about running packs are shown beside the counts."""
+
     def __init__(self) -> None:
         self.planned = self.done = self.failed = 0
         self._at_start = 0
@@ -78,7 +81,8 @@ class Progress:
 
     def line(self, text: str) -> None:
         """Receive a line about a running pack."""
-        self.note(text)
+        if self.lines:
+            self.note(text)
 
     def stopping(self) -> None:
         """Say what happens after the first Ctrl-C, and how long that may take."""

@@ -67,7 +67,7 @@ EXPERIMENT = TunedArms(
     ARMS, learn, "value", PILOTS, {"length": (4, 8)}, starts={"hybrid": {"step": 4.0, "trust": 1.0}}
 ).experiment(
     NAME, SEEDS, ("value",), {"iterations": ITERATIONS, "episodes": EPISODES}, worlds=WORLDS,
-    question="Does a critic of returns and of offline targets have the best of both?",
+    question="Does a critic that mixes returns and offline targets learn better than a critic of either?",
     source="Zhou et al. (2023), Offline data enhanced on-policy policy gradient with provable guarantees",
     differs="locks of 4 and 8 digits with two actions; features are half as many random directions as pairs; "
     "each arm at its best step, the hybrid at its best weight of targets",

@@ -120,7 +120,7 @@ def rows(seeds: Seeds) -> Rows:
 
 
 EXPERIMENT = Experiment(
-    question="Does BRAIn miss less of the regularized optimum than DPO on the same stale answers?",
+    question="Does BRAIn miss the regularized optimum by less than DPO on the same stale answers?",
     source="Pandey et al. (2024), BRAIn, arXiv:2402.02479",
     differs="12 answers with known rewards, 6 random features, too few for the optimum; 8 answers per step "
     "from a distribution that neither method samples",

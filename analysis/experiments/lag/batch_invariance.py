@@ -49,7 +49,7 @@ def arm_names(table: Frame) -> pd.Series:
 
 DESCENT = Experiment(
     "batch-invariance",
-    question="Does an averaged anchor make PPO indifferent to the size of its batches?",
+    question="Does PPO with an averaged anchor learn the same at every batch size?",
     source=EWMA,
     differs="24 bandits of ten arms in place of Procgen; plain gradient descent in place of Adam",
     cells=descent_cells,

@@ -199,7 +199,7 @@ def make(key_R: Words) -> Rows:
 
 
 EXPERIMENT = Experiment(
-    question="Does cloning for longer leave less for RL to explore?",
+    question="Does longer cloning leave less for RL to explore?",
     source="SFT to RL for vulnerability detection: a study of SFT, preferences and GRPO in one pipeline",
     differs="tables of 12 prompts with 16 answers, 3 demonstrations each, 3 in 10 of them right; 60 updates "
     "on rewards of which 4 in 10 are wrong; DPO on pairs of the starting policy; no ORPO",

@@ -45,7 +45,7 @@ def learn(seeds: Seeds, arm: str, steps: int, beta: float = 0.0, n: int = 0) -> 
 
 EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, {"steps": STEPS}).experiment(
     NAME, SEEDS, ("score", "kl"),
-    question="How far does the best of N actions by an offline critic get, and how far from the log?",
+    question="How good is the best of N actions by an offline critic, and how far from the log does it go?",
     source="Bai et al. (2025), Digi-Q",
     differs="random worlds, tables; the critic solves the model of the counts",
     margins={"score": MARGIN},

@@ -143,7 +143,7 @@ def learn(
 
 EXPERIMENT = TunedArms(ARMS, learn, "both", PILOTS, endless={"parts": (1.0,), "long": (1.0,)}).experiment(
     NAME, SEEDS, ("clicks", "length", "both"), {"sessions": SESSIONS},
-    question="Does cloning what led to clicks and long sessions beat a plain clone, one return, two tasks?",
+    question="Does cloning on clicks and session length beat a plain clone, one return, two separate tasks?",
     source="Liu et al. (2024), Sequential recommendation … (DT4IER), arXiv:2404.03637",
     differs="random users and items; tables in place of a transformer, whose prompt is the top returns of a "
     "state, in place of sequence models (cloned) and of multi-task networks (two tasks)",

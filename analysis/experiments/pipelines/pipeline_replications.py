@@ -253,7 +253,7 @@ def speed_up(seeds: Seeds) -> Rows:
 
 SPEED = Experiment(
     "periodic-speed",
-    question="How much faster is an iteration whose micro-batches are trained as they come?",
+    question="How much faster is an iteration that trains each micro-batch as it arrives?",
     source=PERIODIC,
     differs="event simulation: 240 responses of log-normal length on 12 slots, 30 micro-batches, free syncs; "
     "nothing is trained, and equal updates are taken for equal accuracy",

@@ -33,7 +33,7 @@ TUNED = TunedArms(
 )  # size 64: all slots at once
 EXPERIMENT = TUNED.experiment(
     NAME, SEEDS, ("ticks", "sooner"), {"level": LEVEL},
-    question="How much time does PPO save that learns from windows of answers in place of whole ones?",
+    question="How much time does PPO save by learning from windows of answers instead of whole answers?",
     source="T-PPO (2025), arXiv:2506.15050",
     differs="policies and critics are tables; lengths are drawn, lognormal, the longest of 64 about 3.5 "
     "times the mean; a tick decodes a token in every slot, and training on a token takes .025 ticks",

@@ -33,7 +33,7 @@ FALLS = Experiment(
         *("accuracy", "best", "fall", "cliffs"),
         *("mean rollout_corr/kl_mu_pi_k3", "mean actor/clip_share"),
     ),
-    question="From hot rates and old data, do roles with weights of their own fall further from their peak?",
+    question="At high rates and on old data, do roles with separate weights fall further from their peak?",
     source=SOURCE,
     differs="transformers of 4,000 weights, running sums of five digits, GRPO on data 8 steps old, means "
     "over rates of .003 to .0075",

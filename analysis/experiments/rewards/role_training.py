@@ -30,7 +30,7 @@ EXPERIMENT = ROLES.experiment(
     ("accuracy", "best", "start", "collapsed"),
     SEEDS,
     first=LATER,
-    question="Do roles with weights of their own peak higher and fall deeper than roles that share them?",
+    question="Do roles with separate weights peak higher and fall deeper than roles that share weights?",
     source=SOURCE,
     differs="transformers of 4,000 weights, running sums of five digits, GRPO on-policy, each arm at its "
     "best rate; one agent a role, where those of the source vote",

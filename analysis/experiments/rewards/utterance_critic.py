@@ -74,7 +74,7 @@ def rows(seeds: Seeds) -> Rows:
 
 
 EXPERIMENT = Experiment(
-    question="Does an off-policy critic of utterances save samples of REINFORCE where nothing generalizes?",
+    question="Does a critic of utterances need fewer samples than REINFORCE where nothing generalizes?",
     source="Zhou et al. (2024), ArCHer, arXiv:2402.19446",
     differs="tables, which do not generalize, in place of language models; targets that follow by .3, set "
     "on pilot games; random games of 8 turns of two tokens, an initial success of 1 in 300, and a reward "

@@ -114,7 +114,7 @@ def arriving(table: Frame) -> str:
 
 
 EXPERIMENT = Experiment(
-    question="How many tokens does a toy LLM save that learns from itself with the solution in view?",
+    question="How many tokens does a toy LLM save by learning from a copy of itself that sees the solution?",
     source="Self-Distilled Reasoner (OPSD, 2026)",
     differs="transformers of 4,000 weights, right on at least a twentieth of the sums at the start; six "
     "sums modulo 4, of six tokens whoever writes them; the teacher is the initial model, and the loss the "

@@ -68,7 +68,7 @@ def _steps(seed: int, updates: float, rate: float, key_N: Keys) -> NDArray[np.fl
 
 
 EXPERIMENT = Experiment(
-    question="Is the trade of environment steps for updates a law that small ratios predict?",
+    question="Do small update ratios predict how environment steps trade for updates at large ones?",
     source="Rybkin et al. (2025), Value-based deep RL scales predictably",
     differs="tables on random MDPs, no batches; the constants are fitted on a grid",
     compute=of_seeds(NAME, rows, SEEDS, {"cells": CELLS, "threshold": THRESHOLD}),

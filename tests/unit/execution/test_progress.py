@@ -54,6 +54,8 @@ def test_a_plain_line_comes_every_ten_seconds_and_at_the_end(monkeypatch):
 
 def test_a_sweep_that_was_refused_says_nothing_of_its_cells():
     shown = Plain(stream := io.StringIO())
+    shown.lines = False
+    shown.line("step 1 of 100")
     shown.show()
     shown.close()
     assert (stream.getvalue(), shown.planned, shown.done, shown.failed, shown.left) == ("", 0, 0, 0, None)
