@@ -8,7 +8,7 @@ from analysis.judging.system_list import DECIDED, status, systems
 from analysis.pages.finding_facts import LAG, Facts
 
 HELD, VARIED, SHRANK = "hold", "hold in one world or part only", "shrink"
-VANISHED, REVERSED = "vanish", "turn round in at least one world"
+VANISHED, REVERSED = "vanish", "reverse in at least one world"
 COSTS = 0.03
 """Final accuracy that a lag takes from GRPO on the tasks that are named."""
 
@@ -42,8 +42,8 @@ def survivors(f: Facts) -> str:
     some = sorted(stem for stem, held in firm.items() if any(held) and not all(held))
     none = len(firm) - len(every) - len(some)
     return (
-        f"is shown on every task that it ran for {', '.join(every) or 'no recipe'}; on some tasks for "
-        f"{', '.join(some)}; on none for the other {none} of {len(firm)} recipes"
+        f"{', '.join(every) or 'no recipe'} on every task that it ran; {', '.join(some)} on some; the other "
+        f"{none} of {len(firm)} recipes on none"
     )
 
 

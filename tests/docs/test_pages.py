@@ -127,7 +127,7 @@ def test_what_is_said_under_the_pictures_is_what_their_tables_say():
 @pytest.mark.parametrize(
     ("words", "became"),
     [(["supported", "supported"], "hold"), (["supported", "refuted"], "hold in one world or part only"),
-     (["no difference"], "vanish"), (["no difference", "refuted"], "turn round in at least one world")],
+     (["no difference"], "vanish"), (["no difference", "refuted"], "reverse in at least one world")],
 )  # fmt: skip
 def test_a_gain_is_counted_by_all_its_central_claims(words, became):
     assert short_answers._became(words) == became
