@@ -43,7 +43,7 @@ WIDE = ("experiments/*", "systems/*", "arena.md", "leaderboard.md", "objectives.
 
 GALLERY = (
     *("arena", "known-ladder", "known-rates", "staleness", "phase-diagram", "passes"),
-    *("clip-width", "ratio-tails", "reward-ensembles"),
+    *("tuned-rec", "ratio-tails", "reward-ensembles"),
 )
 """Figures of the gallery: a part of those that `make figures` draws, as all take minutes."""
 DRAWN = GALLERY[: int(os.environ.get("GALLERY", len(GALLERY)))]

@@ -4,11 +4,11 @@ from dataclasses import replace
 from functools import partial
 
 from analysis.arena.tasks import task
-from analysis.experiments.lag.clip_width import SOURCE
 from analysis.experiments.lag.periodic_batches import METRICS
 from analysis.lab import Frame, Groups, Part, Plot, ask, inside, paired
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
+SOURCE = "Yao et al. (2025), Group-relative REINFORCE is secretly an off-policy algorithm, arXiv:2509.24203"
 BASE = task("sorted")
 LAGS = {"lag 16": 16, "lag 64": 64, "offline": BASE.steps}
 """Offline all data come from the first weights."""

@@ -34,7 +34,7 @@ def test_the_committed_verdicts_follow_from_the_committed_evidence_by_the_rule()
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["clip-width", "offline-iql", "staleness-cost"])
+@pytest.mark.parametrize("name", ["rapid-updates", "offline-iql", "staleness-cost"])
 def test_judging_again_gives_the_committed_row(name):
     again = verdicts.judge([name])
     known = verdicts.by_claim()
@@ -46,15 +46,15 @@ def test_judging_again_gives_the_committed_row(name):
 
 def test_a_row_is_judged_again_when_the_file_the_table_or_the_code_changes(monkeypatch):
     rows = verdicts.stored()
-    assert verdicts.changed(rows, {**SHA, "clip-width": "0" * 64}) == ["clip-width"]
-    first = next(iter(EXPERIMENTS["clip-width"].claims))
-    assert len(EXPERIMENTS["clip-width"].claims) > 1
+    assert verdicts.changed(rows, {**SHA, "rapid-updates": "0" * 64}) == ["rapid-updates"]
+    first = next(iter(EXPERIMENTS["rapid-updates"].claims))
+    assert len(EXPERIMENTS["rapid-updates"].claims) > 1
     older = [{**row, "code": "older"} if row["claim"] == first else row for row in rows]
-    assert verdicts.changed(older, SHA) == ["clip-width"], "one claim that is older than the code is enough"
+    assert verdicts.changed(older, SHA) == ["rapid-updates"], "one claim older than the code is enough"
     monkeypatch.setattr(
-        digests, "of_question", lambda name: "new" if name == "clip-width" else _kept(rows, name)
+        digests, "of_question", lambda name: "new" if name == "rapid-updates" else _kept(rows, name)
     )
-    assert verdicts.changed(rows, SHA) == ["clip-width"]
+    assert verdicts.changed(rows, SHA) == ["rapid-updates"]
 
 
 def _kept(rows, name):
@@ -62,7 +62,7 @@ def _kept(rows, name):
 
 
 def test_the_code_of_a_claim_is_what_its_file_imports():
-    reached = digests._reached(EXPERIMENTS.module("clip-width"))
+    reached = digests._reached(EXPERIMENTS.module("rapid-updates"))
     assert {"analysis.judging.bets", "analysis.judging.rule"} & reached
     assert "analysis.pages.systems_page" not in reached
 
@@ -77,19 +77,19 @@ def test_a_claim_is_judged_by_the_tables_given_and_without_one_where_it_wants_no
     exact = "a-gap-below-the-seed-spread-takes-dozens-of-seeds"
     (row,) = verdicts.judge(["seeds-for-a-gap"], {}, only=[exact])
     assert (row["claim"], row["verdict"], row["leans"]) == (exact, "", "supported")
-    (row,) = verdicts.judge(["clip-width"], {}, only=[next(iter(EXPERIMENTS["clip-width"].claims))])
+    (row,) = verdicts.judge(["rapid-updates"], {}, only=[next(iter(EXPERIMENTS["rapid-updates"].claims))])
     assert row["verdict"] == verdicts.NOT_RUN
 
 
 def test_a_changed_gate_and_a_changed_objection_have_claims_judged_again(monkeypatch):
-    before = digests.of_code("clip-width", False)
+    before = digests.of_code("rapid-updates", False)
     of_file = digests._of_file
     monkeypatch.setattr(digests, "_of_file", lambda p: "new" if p.name == "table_gates.py" else of_file(p))
-    assert digests.of_code("clip-width", False) != before
+    assert digests.of_code("rapid-updates", False) != before
     monkeypatch.undo()
-    claim = next(iter(EXPERIMENTS["clip-width"].claims))
+    claim = next(iter(EXPERIMENTS["rapid-updates"].claims))
     monkeypatch.setattr(digests, "_objected", lambda: ((claim, "rival none"),))
-    assert digests.of_code("clip-width", False) != before
+    assert digests.of_code("rapid-updates", False) != before
     assert verdicts._standing(claim, SimpleNamespace(made={})) == "pilot"
 
 
@@ -196,13 +196,13 @@ def test_a_check_of_the_table_is_a_gate_of_its_claim():
 
 
 def test_a_table_of_another_design_is_refused_by_the_column_it_lacks():
-    known = load_committed(["clip-width"])["clip-width"]
-    frame = known.frame.drop(columns=EXPERIMENTS["clip-width"].metrics[0])
+    known = load_committed(["rapid-updates"])["rapid-updates"]
+    frame = known.frame.drop(columns=EXPERIMENTS["rapid-updates"].metrics[0])
     refuses(
-        f"lacks {EXPERIMENTS['clip-width'].metrics[0]}",
+        f"lacks {EXPERIMENTS['rapid-updates'].metrics[0]}",
         verdicts._of_this_design,
-        "clip-width",
-        Table.of("clip-width", frame),
+        "rapid-updates",
+        Table.of("rapid-updates", frame),
     )
 
 
