@@ -79,18 +79,11 @@ def test_a_response_with_a_missing_token_scores_zero(name):
 
 
 @pytest.mark.parametrize(("name", "args"), SMALL)
-def test_a_teacher_without_noise_scores_one(name, args):
+def test_a_teacher_scores_one_and_zero_where_it_corrupts_every_step(name, args):
     task = token_task(name, args)
     rng = np.random.default_rng(2)
     prompt_NQ = task.prompts(rng, 200)
     assert task.score(prompt_NQ, *task.teacher(prompt_NQ, rng, 0.0)).tolist() == [1.0] * 200
-
-
-@pytest.mark.parametrize(("name", "args"), SMALL)
-def test_a_teacher_that_corrupts_every_step_scores_zero(name, args):
-    task = token_task(name, args)
-    rng = np.random.default_rng(2)
-    prompt_NQ = task.prompts(rng, 200)
     assert task.score(prompt_NQ, *task.teacher(prompt_NQ, rng, 1.0)).sum() == 0.0
 
 
