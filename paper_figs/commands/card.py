@@ -27,7 +27,9 @@ def card(
 
     Every number stands beside its percentile among all registered objectives.
 
-    Examples: testbed card mine.py:my_objective --quick    testbed card cispo
+    Examples: testbed card mine.py:my_objective --quick
+
+    testbed card cispo
     """
     from analysis.cards.report_card import make_card
     from paper_figs import report_card_page

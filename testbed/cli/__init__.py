@@ -80,7 +80,8 @@ def command_line() -> typer.Typer:
             groups[command.name] = typer.Typer(help=command.help, **options)
             app.add_typer(groups[command.name], name=command.name)
         else:
-            (groups[group] if group else app).command(name, **command.options)(command.load())
+            inside, short = groups.get(group, app), command.help or None
+            inside.command(name, short_help=short, **command.options)(command.load())
     app.callback()(_options)
     return app
 

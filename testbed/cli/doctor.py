@@ -57,7 +57,9 @@ def doctor(
 ) -> None:
     """Check versions, threads, GPU, memory and disk, and train for a few seconds; exit code 1 if broken.
 
-    Examples: testbed doctor    testbed doctor --folder /scratch/me --json
+    Examples: testbed doctor
+
+    testbed doctor --folder /scratch/me --json
     """
     findings = []
     for finding in checks(folder):

@@ -45,7 +45,9 @@ def exact(
     batches of that many responses; advantage=NAME then computes advantages from the group's rewards. Plain
     ratios: ratio:token, prefix, suffix, sequence, min_prefix, geometric, none.
 
-    Examples: testbed exact ppo_clip,gspo,ratio:prefix    testbed exact cispo vocabulary=3 length=3 drift=1
+    Examples: testbed exact ppo_clip,gspo,ratio:prefix
+
+    testbed exact cispo vocabulary=3 length=3 drift=1
     """
     from testbed.exact.response_tree import tree_facts
 

@@ -41,7 +41,9 @@ def identify(
     The loss runs on adversarial batches in a separate process. Its weights -dLoss/dlogp are compared;
     hyperparameters and aggregation are found by search.
 
-    Examples: testbed identify mine.py:loss    testbed identify my_package.losses:loss --input x=logp
+    Examples: testbed identify mine.py:loss
+
+    testbed identify my_package.losses:loss --input x=logp
     """
     tell(run(job("identify", target, inputs, given, layout), timeout), html, json)
 

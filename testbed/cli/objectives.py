@@ -25,7 +25,9 @@ def compare(
 
     The name of a paper's objective stands for itself and all its variants.
 
-    Examples: testbed objectives compare m2po    testbed objectives compare ppo_clip cispo --figure both.png
+    Examples: testbed objectives compare m2po
+
+    testbed objectives compare ppo_clip cispo --figure both.png
     """
     from testbed.cli import objective_table, show
 
