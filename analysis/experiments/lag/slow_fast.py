@@ -23,7 +23,7 @@ def _pulled(alpha: float) -> Run:
 REUSED = Family({
     "grpo": _way(with_recipe(SUMS, "grpo")),
     "reused grpo": _way(with_recipe(SUMS, "sfpo", "fast", ("alpha", 1.0)), FAST),
-    "sfpo at .8": _way(with_recipe(SUMS, "sfpo", "fast", ("alpha", 0.8)), FAST),
+    "sfpo at .8": _way(with_recipe(SUMS, "sfpo", "fast", ("alpha", 0.8)), FAST, pilots=16),
     "sfpo": _way(_pulled, (0.5, 0.65, 0.8, 0.9, 0.95), True),
 }, by="area")  # fmt: skip
 
