@@ -24,7 +24,7 @@ from analysis.worlds.pilots import FLAT, PILOT
 from testbed.config.run import Arguments, Run
 
 PILOTS, ROUNDS = 4, 3
-"""Usual pilot seeds, and how often a grid may grow beyond an end."""
+"""Usual pilot seeds, and how many rates may be tried beyond an end."""
 RATES, BEYOND = (1.8e-3, 3e-3, 5.6e-3, 1e-2, 1.8e-2), 1.8
 Scores = dict[tuple[float, float], float]
 
@@ -34,7 +34,7 @@ class Way:
     """Runs by the value of a knob.
 
     at: value -> the run, or an arm of analysis.worlds.edited_training. ladder: values from small to large;
-    the middle three are tried first, and nothing sensible lies beyond its ends if `whole`. change: of
+    the search begins in the middle, and nothing sensible lies beyond its ends if `whole`. change: of
     batches. like: an earlier way whose settings are taken in place of a search. by: what settings are chosen
     by where that is not the family's. rates: learning rates that are tried first. pilots: seeds, from
     5,000,000 on.
@@ -188,32 +188,25 @@ def ends(scores: Scores, way: Way) -> list[str]:
     return found
 
 
-def grown(scores: Scores, way: Way, rates: list[float], values: list[float]) -> bool:
-    """Add a rate or a value beyond each end with the best setting; return whether one was added."""
-    rate, value = max(scores, key=lambda key: (scores[key], -key[0]))
-    before = len(rates), len(values)
-    for name in ends(scores, way):
-        if name == "rate":
-            rates.append(float(f"{rate * BEYOND if rate == max(rates) else rate / BEYOND:.2g}"))
-        else:
-            place = way.ladder.index(value) + (1 if value == max(values) else -1)
-            values += way.ladder[place : place + 1] if place >= 0 else ()
-    return before != (len(rates), len(values))
-
-
 def settled(way: Way) -> dict[str, float]:
-    """Return rate, value and score of the best setting on pilot seeds; at_end: how many lie at an end."""
-    first = max(0, (len(way.ladder) - 3) // 2)
-    rates, values = list(way.rates), list(way.ladder[first : first + 3])
+    """Return rate, value and score of the best setting on pilot seeds; at_end: how many lie at an end.
+
+    All rates are tried at the middle value, then what lies beside the best setting until nothing is missing.
+    """
     scores: Scores = {}
-    for _ in range(ROUNDS + 1):
-        for value in values:
-            missing = [rate for rate in rates if (rate, value) not in scores]
-            if missing:
-                scores |= {(rate, value): x for rate, x in score(way, value, missing).items()}
-        if not grown(scores, way, rates, values):
-            break
-    rate, value = max(scores, key=lambda key: (scores[key], -key[0]))
+    line = list(way.rates)
+    for _ in range(ROUNDS):
+        line = [float(f"{rate:.2g}") for rate in (line[0] / BEYOND, *line, line[-1] * BEYOND)]
+    wanted = [(rate, way.ladder[(len(way.ladder) - 1) // 2]) for rate in way.rates]
+    while wanted:
+        for value in dict.fromkeys(value for _, value in wanted):
+            found = score(way, value, [rate for rate, at in wanted if at == value])
+            scores |= {(rate, value): x for rate, x in found.items()}
+        rate, value = max(scores, key=lambda key: (scores[key], -key[0]))
+        i, j = line.index(rate), way.ladder.index(value)
+        beside = [(each, value) for each in line[max(0, i - 1) : i + 2]]
+        beside += [(rate, each) for each in way.ladder[max(0, j - 1) : j + 2]]
+        wanted = [key for key in beside if key not in scores]
     return {"rate": rate, "value": value, "score": scores[rate, value], "at_end": len(ends(scores, way))}
 
 

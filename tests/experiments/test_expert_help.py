@@ -5,7 +5,7 @@ import pytest
 from analysis.experiments.experts.expert_help import EXPERTS, IN_ORDER, OTHER
 from analysis.worlds import tuned_training
 from analysis.worlds.pilots import FLAT, PILOT
-from analysis.worlds.tuned_training import PILOTS, RATES, Way, ends, grown, settled
+from analysis.worlds.tuned_training import PILOTS, RATES, Way, ends, settled
 from testbed.config.run import Run
 
 LADDER = (1.0, 2.0, 3.0, 4.0, 5.0)
@@ -22,7 +22,7 @@ def peak(monkeypatch, rate: float, value: float):
 
 
 @pytest.mark.parametrize("value", LADDER)
-def test_the_grid_grows_to_a_best_value_that_the_middle_three_lack(monkeypatch, value):
+def test_the_search_climbs_to_a_best_value_that_is_not_the_middle_one(monkeypatch, value):
     peak(monkeypatch, RATES[2], value)
     found = settled(Way(lambda _: Run(), LADDER))
     assert (found["rate"], found["value"]) == (RATES[2], value)
@@ -31,7 +31,7 @@ def test_the_grid_grows_to_a_best_value_that_the_middle_three_lack(monkeypatch, 
 
 
 @pytest.mark.parametrize("rate", [RATES[0] / 1.8, RATES[-1] * 1.8])
-def test_the_grid_grows_to_a_best_rate_beyond_and_one_step_further(monkeypatch, rate):
+def test_the_search_goes_to_a_best_rate_beyond_and_one_step_further(monkeypatch, rate):
     peak(monkeypatch, float(f"{rate:.2g}"), 0)
     found = settled(Way(lambda _: Run()))
     assert found["rate"] == float(f"{rate:.2g}")
@@ -42,7 +42,6 @@ def test_an_end_that_is_hardly_better_is_none():
     way = Way(lambda _: Run())
     assert ends({(1, 0): 0.5, (2, 0): 0.5 - 2 * FLAT}, way) == ["rate"]
     assert ends({(1, 0): 0.5, (2, 0): 0.5 - FLAT / 2}, way) == []
-    assert not grown({(1, 0): 0.5, (2, 0): 0.5 - FLAT / 2}, way, [1, 2], [0])
 
 
 def test_every_arm_has_settings_of_its_ladder():
