@@ -16,7 +16,6 @@ from testbed.training.learner import critic_signals
 from testbed.training.loop import train_pack
 from testbed.worlds.build_world import build_world
 
-GAE = (("advantage", "gae"),)
 GAME = Run(
     task="tree", task_args=(("task", "guess"),), recipe="ppo", critic="table", prompts=8, group=8, steps=4,
     log_every=1,
