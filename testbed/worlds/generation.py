@@ -97,9 +97,9 @@ def _refuse_redrawn_adapters(run: Run) -> None:
     redrawn = any(p["level"] == "weights" and (p.get("stochastic") or p.get("needs")) for p in promises)
     if redrawn and (given.get("lora") or given.get("adapter")):
         raise UserError(
-            f"engine '{run.mismatch}' changes weights anew for every batch, and with LoRA the frozen model "
-            "is changed once. Train all weights, or use an engine that rounds (bf16, int8, fp8-block, q4-0) "
-            "or changes the next-token distribution."
+            f"engine '{run.mismatch}' changes the weights again for every batch, but with LoRA the frozen "
+            "model is changed only once. Train all weights, or use an engine that rounds (bf16, int8, "
+            "fp8-block, q4-0) or changes the next-token distribution."
         )
 
 

@@ -227,7 +227,7 @@ def test_a_precision_rounds_the_frozen_model_of_sampler_and_trainer(llama):
 
 def test_an_engine_that_changes_weights_anew_for_every_batch_is_refused_with_lora():
     for name in ("layer-noise", "skip-layers", "stale-copy"):
-        with pytest.raises(UserError, match="changes weights anew for every batch, and with LoRA"):
+        with pytest.raises(UserError, match="changes the weights again for every batch, but with LoRA"):
             engine_of(Run(policy="hf", model="m", policy_args=(("lora", 2),), mismatch=name))
 
 
