@@ -73,6 +73,11 @@ def test_ppo_clip_in_the_adapter_is_trls_own_loss(loss_type, aggregation, change
 def test_evaluation_accumulates_nothing(loss_type, aggregation):
     ours = adapted_loss(0, Adapted("ppo_clip"), aggregation, training=False)
     assert_same(ours, trl_loss(0, loss_type=loss_type, training=False))
+    logp, inputs = random_inputs(0)
+    trainer = stub_trainer(logp, training=False)
+    objective_loss(trainer, None, inputs, Adapted("ppo_clip"), aggregation, 0.0)
+    logged = {split for split, found in trainer._metrics.items() if found["testbed/silent_share"]}
+    assert logged == {"eval"}
 
 
 def test_a_routers_auxiliary_loss_is_added_as_trl_adds_it():

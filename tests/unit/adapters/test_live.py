@@ -59,6 +59,11 @@ def test_what_is_missing_or_of_another_shape_is_named():
         verl_metrics({"old_log_probs": one, "response_mask": one})
     refuses("expected one", live_metrics, one, one[:, :2], one.bool())
     assert live_metrics(one, one, one.bool()) == {}
+    holes = torch.full((2, 3), -1.0).index_put_((torch.tensor(0), torch.tensor(1)), torch.tensor(math.nan))
+    known = ~torch.isnan(holes)  # a token that either side does not know is left out
+    for sides in ((holes, holes.nan_to_num(-2.0)), (holes.nan_to_num(-2.0), holes)):
+        expected = live_metrics(*(side.nan_to_num(0.0) for side in sides), known)
+        assert live_metrics(*sides, torch.ones(2, 3).bool()) == expected
 
 
 @pytest.mark.parametrize("parts", [1, 2])

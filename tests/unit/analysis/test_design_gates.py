@@ -40,6 +40,10 @@ def table(**means):
     return pd.DataFrame(rows)
 
 
+def test_a_table_has_none_for_an_argument_that_a_cell_leaves_out():
+    assert gates._value(Run(task="bandit"), "task_args.digits") is None
+
+
 def holds(answers):
     return {answer.gate: answer.holds for answer in answers}
 

@@ -6,12 +6,15 @@ E-values: closed forms are the integrals, their mean under the null is 1, and th
 import dataclasses
 import itertools
 import math
+from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy import integrate, stats
+from support.refusals import refuses
 
-from analysis.judging import bets, rule
+from analysis.judging import bets, claims, rule
 from analysis.judging import e_values as evidence_module
 from analysis.judging.claims import CLAIMS, look
 from analysis.judging.e_values import (
@@ -35,6 +38,18 @@ def test_the_threshold_is_the_smallest_step_at_which_enough_claims_agree():
     assert rule.threshold([90, 90, 90, 90], 10) == float("inf")
     assert rule.threshold([1e6] * 4, 10) == 100
     assert rule.threshold([], 10) == float("inf")
+
+
+def test_every_claim_splits_a_table_at_its_own_first_fresh_seed():
+    frame = pd.DataFrame({"seed": range(6)})
+    for fresh in (4, 2):
+        (first, again), _ = claims._split(SimpleNamespace(promises={"fresh": fresh}), frame)
+        assert (len(first), len(again)) == (fresh, 6 - fresh)
+
+
+def test_an_experiment_without_claims_has_none_to_judge(monkeypatch):
+    monkeypatch.setattr(claims, "EXPERIMENTS", {"nothing-asked": SimpleNamespace(claims={})})
+    refuses("claim", claims.matching, "nothing-asked")
 
 
 def test_a_new_claim_without_an_effect_moves_no_threshold():

@@ -145,6 +145,10 @@ def test_operators_know_terminal_states_and_refuse_discount_one():
     assert fixed_points.retrace(world, pi, mu).fixed_point() == pytest.approx(
         infinite_horizon.q_value(world, pi).ravel()
     )
+    count_SAS = np.zeros((3, 2, 3))
+    count_SAS[0, 0] = 1.0
+    offset_X = fixed_points.fitted_q(count_SAS, np.full((3, 2), 2.0), pi, 0.0).offset_X
+    assert offset_X.tolist() == [2, 0, 0, 0, 0, 0], "pairs without data keep 0"
     hole = np.array([[1.0, 0.0], *mu[1:]])
     assert np.isfinite(fixed_points.vtrace(world, pi, hole).fixed_point()).all()
     with pytest.raises(UserError, match=r"infinite rho_bar \(states where it does not: \[0\]\)"):

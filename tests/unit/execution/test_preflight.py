@@ -1,7 +1,7 @@
 """What cannot run is refused before anything is written: all of it at once, in numbers, once per sweep."""
 
-import dataclasses
 import json
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -38,8 +38,8 @@ LAGS = dict.fromkeys(("offline", "partial", "windowed", "latency", "replay", "pi
 def under(run: Run, name: str) -> Run:
     arguments = tuple(ARGUMENTS.get(name, {}).items())
     if name == "windowed" and run.policy == "toy":  # which wants responses of a fixed length
-        run = dataclasses.replace(run, task="running-sum", task_args=(("digits", 4), ("modulus", 3)))
-    return dataclasses.replace(run, staleness=name, staleness_args=arguments, lag=LAGS.get(name, 3))
+        run = replace(run, task="running-sum", task_args=(("digits", 4), ("modulus", 3)))
+    return replace(run, staleness=name, staleness_args=arguments, lag=LAGS.get(name, 3))
 
 
 @pytest.fixture
@@ -51,14 +51,14 @@ def little(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_every_problem_of_a_sweep_is_told_at_once_and_nothing_is_written(tmp_path):
     cells = [
-        *grid(dataclasses.replace(BANDIT, task="bandits"), seed=range(3)),
-        *grid(dataclasses.replace(BANDIT, recipe="grop"), seed=range(3)),
-        dataclasses.replace(BANDIT, staleness="uniform", lag=2, staleness_args=(("slices", 3),)),
-        dataclasses.replace(BANDIT, mismatch="stale-kv"),
-        dataclasses.replace(BANDIT, recipe="reinforce", anchor="ewma"),
-        dataclasses.replace(BANDIT, lag=-1),
-        dataclasses.replace(TOY, policy_args=(("heads", 3), ("width", 8))),
-        dataclasses.replace(TOY, policy="hf", policy_args=(), model=str(tmp_path / "none")),
+        *grid(replace(BANDIT, task="bandits"), seed=range(3)),
+        *grid(replace(BANDIT, recipe="grop"), seed=range(3)),
+        replace(BANDIT, staleness="uniform", lag=2, staleness_args=(("slices", 3),)),
+        replace(BANDIT, mismatch="stale-kv"),
+        replace(BANDIT, recipe="reinforce", anchor="ewma"),
+        replace(BANDIT, lag=-1),
+        replace(TOY, policy_args=(("heads", 3), ("width", 8))),
+        replace(TOY, policy="hf", policy_args=(), model=str(tmp_path / "none")),
     ]
     lines = refuses("", run_sweep, cells, tmp_path / "results", workers=0).split("\n")
     for words in (
@@ -98,7 +98,7 @@ def test_every_distinct_combination_is_looked_at_once(monkeypatch):
 
 
 def test_another_function_than_the_training_loop_is_asked_for_valid_fields_alone(tmp_path):
-    cells = grid(dataclasses.replace(BANDIT, task="mine"), seed=range(3))
+    cells = grid(replace(BANDIT, task="mine"), seed=range(3))
     status = run_sweep(cells, tmp_path / "s", workers=0, function="support.fake_training:train")
     assert status.done == 3
     with pytest.raises(UserError, match="lag is -1"):
@@ -108,14 +108,14 @@ def test_another_function_than_the_training_loop_is_asked_for_valid_fields_alone
 def test_the_normal_form_of_many_cells_is_that_of_each():
     odd = [
         BANDIT,
-        dataclasses.replace(BANDIT, task_args=(("arms", True),)),
-        dataclasses.replace(BANDIT, task_args=(("arms", 1),)),
-        dataclasses.replace(BANDIT, task_args={"arms": 4.0}),  # type: ignore[arg-type]
-        dataclasses.replace(BANDIT, lag=torch.tensor(3).numpy()),  # type: ignore[arg-type]
-        dataclasses.replace(BANDIT, lag=3),
-        dataclasses.replace(BANDIT, lag=True),
-        dataclasses.replace(BANDIT, warm_start_steps=2),
-        dataclasses.replace(BANDIT, steps=0),
+        replace(BANDIT, task_args=(("arms", True),)),
+        replace(BANDIT, task_args=(("arms", 1),)),
+        replace(BANDIT, task_args={"arms": 4.0}),  # type: ignore[arg-type]
+        replace(BANDIT, lag=torch.tensor(3).numpy()),  # type: ignore[arg-type]
+        replace(BANDIT, lag=3),
+        replace(BANDIT, lag=True),
+        replace(BANDIT, warm_start_steps=2),
+        replace(BANDIT, steps=0),
     ]
     sound, wrong = normal([*odd, *odd])
     expected, refused = [], []
@@ -135,7 +135,7 @@ def test_the_normal_form_of_many_cells_is_that_of_each():
 def test_a_pack_states_exactly_the_versions_that_its_source_keeps(run, name, monkeypatch):
     from testbed.staleness import versions
 
-    cells = tuple(dataclasses.replace(under(run, name), seed=seed) for seed in range(2))
+    cells = tuple(replace(under(run, name), seed=seed) for seed in range(2))
     (pack,) = plan(cells)
     kept = []
     real = versions.allocate
@@ -151,14 +151,14 @@ def test_a_pack_states_exactly_the_versions_that_its_source_keeps(run, name, mon
 
 
 def test_the_anchor_s_versions_count(tmp_path):
-    run = dataclasses.replace(BANDIT, recipe="decoupled", anchor="version", anchor_args=(("age", 5),))
+    run = replace(BANDIT, recipe="decoupled", anchor="version", anchor_args=(("age", 5),))
     assert needed(plan([run])[0]).versions == 1 + 6
-    assert needed(plan([dataclasses.replace(run, anchor="ewma", anchor_args=())])[0]).versions == 1 + 1
+    assert needed(plan([replace(run, anchor="ewma", anchor_args=())])[0]).versions == 1 + 1
 
 
 @pytest.mark.usefixtures("little")
 def test_a_pack_that_cannot_fit_is_refused_with_its_numbers_and_the_largest_lag_that_would(tmp_path):
-    run = dataclasses.replace(TOY, lag=500, steps=1000, prompts=1, group=2)
+    run = replace(TOY, lag=500, steps=1000, prompts=1, group=2)
     text = refuses("", run_sweep, grid(run, seed=range(2)), tmp_path / "s", workers=0)
     assert "\n" not in text
     assert "1002 versions" in text
@@ -166,7 +166,7 @@ def test_a_pack_that_cannot_fit_is_refused_with_its_numbers_and_the_largest_lag_
     assert "1 MiB are free, half of it for versions" in text
     largest = int(text.split("largest lag that would fit is ")[1].split(".")[0])
     fits = [
-        needed(plan(grid(dataclasses.replace(run, lag=lag), seed=range(2)))[0]).fits(Room(LIMIT))
+        needed(plan(grid(replace(run, lag=lag), seed=range(2)))[0]).fits(Room(LIMIT))
         for lag in (largest, largest + 1)
     ]
     assert fits == [True, False]
@@ -175,7 +175,7 @@ def test_a_pack_that_cannot_fit_is_refused_with_its_numbers_and_the_largest_lag_
 
 @pytest.mark.usefixtures("little")
 def test_versions_in_a_folder_need_no_memory(tmp_path, monkeypatch):
-    run = dataclasses.replace(TOY, lag=500, steps=1000, prompts=1, group=2)
+    run = replace(TOY, lag=500, steps=1000, prompts=1, group=2)
     monkeypatch.setenv("TESTBED_SPILL", str(tmp_path))
     packs, _ = prepare([run])
     monkeypatch.setattr("shutil.disk_usage", lambda _: type("Usage", (), {"free": 1000}))
@@ -185,6 +185,14 @@ def test_versions_in_a_folder_need_no_memory(tmp_path, monkeypatch):
 
 
 def test_a_pack_that_is_done_needs_no_memory_any_more(tmp_path, monkeypatch):
+    from testbed.execution.cost import bytes_of
+
+    packs = [*plan([replace(TOY, seed=1)]), *plan([TOY])]
+    with monkeypatch.context() as patch:
+        patch.setattr(memory, "_done", lambda _: {packs[0].id})
+        assert len(list(too_large(packs, lambda _: Room(1), tmp_path))) == 1, "the second one is not done"
+    none, two, four = (bytes_of(plan([replace(TOY, lag=lag)])[0]) for lag in (0, 2, 4))
+    assert four - two == two - none > 0, "every version is held"
     assert run_sweep([BANDIT], tmp_path / "s", workers=0).done == 1
     monkeypatch.setattr("testbed.staleness.storage.available", lambda _: 10)
     assert run_sweep([BANDIT], tmp_path / "s", workers=0).done == 1
@@ -207,14 +215,14 @@ def test_wrong_arguments_of_a_model_are_refused_before_its_weights_are_read(wron
     folder = write_model(tmp_path, CONFIGS["llama"]())
     monkeypatch.setattr("testbed.worlds.build_world.TRIED", 0)  # as for a model of a billion weights
     monkeypatch.setattr("testbed.policies.hf.hf_policy.load_model", lambda *_: pytest.fail("read"))
-    run = dataclasses.replace(TOY, policy="hf", model=str(folder), policy_args=(wrong,))
+    run = replace(TOY, policy="hf", model=str(folder), policy_args=(wrong,))
     refuses(wrong[0], prepare, [run])
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_a_gpu_that_is_missing_here_is_missing_before_the_sweep_starts():
-    refuses("torch sees no GPU", prepare, [dataclasses.replace(TOY, device="cuda")])
-    assert preflight.prepare([dataclasses.replace(TOY, device="cuda")], here=False)[0]
+    refuses("torch sees no GPU", prepare, [replace(TOY, device="cuda")])
+    assert preflight.prepare([replace(TOY, device="cuda")], here=False)[0]
 
 
 def test_one_answer_of_20000_characters_is_told_its_memory_without_taking_it(tmp_path):
@@ -299,18 +307,18 @@ def test_versions_of_several_processes_and_of_narrow_numbers_count_as_they_are_k
     monkeypatch.setattr(memory, "_versions", lambda _: (3, 2))
     for dtype, bytes_of_a_weight in ((torch.float16, 2), (None, 0), (torch.float8_e4m3fn, 1)):
         monkeypatch.setattr("testbed.worlds.generation.narrow_versions", lambda _, dtype=dtype: dtype)
-        assert memory._narrow(dataclasses.replace(TOY, policy="hf")) == bytes_of_a_weight
+        assert memory._narrow(replace(TOY, policy="hf")) == bytes_of_a_weight
         assert memory._narrow(TOY) == memory._narrow(BANDIT) == 0
     for copies, narrow, device, made in ((1, 0, "cpu", 1), (3, 2, "cpu", 3), (3, 1, "cuda", 1)):
         monkeypatch.setattr(memory, "ranks_of", lambda _, copies=copies: copies)
         monkeypatch.setattr(memory, "_narrow", lambda _, narrow=narrow: narrow)
-        on = dataclasses.replace(pack, cells=tuple(dataclasses.replace(c, device=device) for c in pack.cells))
+        on = replace(pack, cells=tuple(replace(c, device=device) for c in pack.cells))
         adam = 2 if BANDIT.optimizer == "adam" else 0
         saved = made * 2 * 3 * 10 * (4 - narrow) if narrow else 0
         assert needed(on) == Need(10, 4, 2 * made, 2 * 5 * made, adam, 2 * 100, saved)
 
 
-SUM = dataclasses.replace(TOY, task="running-sum", task_args=(("digits", 2), ("modulus", 2)))
+SUM = replace(TOY, task="running-sum", task_args=(("digits", 2), ("modulus", 2)))
 
 
 @pytest.mark.parametrize(
@@ -329,7 +337,7 @@ SUM = dataclasses.replace(TOY, task="running-sum", task_args=(("digits", 2), ("m
      (SUM, {"guide": "splice", "policy": "hf", "policy_args": ()}, "guide 'splice' on task 'running-sum'")],
 )  # fmt: skip
 def test_what_a_recipe_lacks_is_said_in_one_sentence(cell, changes, message):
-    problems = list(preflight.problems([dataclasses.replace(cell, **changes)]))
+    problems = list(preflight.problems([replace(cell, **changes)]))
     assert any(message in problem for problem in problems) if message else not problems, problems
 
 
@@ -337,7 +345,7 @@ def test_objectives_of_users_are_called_once_before_a_sweep(tmp_path):
     for name, line in (("good", "-logp_BT"), ("bad", "1 / 0"), ("bare", "None")):
         (tmp_path / f"{name}.py").write_text(f"def mine(logp_BT, batch):\n    return {line}\n")
     names = [f"{tmp_path / name}.py:mine" for name in ("good", "bad", "bare", "bad")]
-    bad, bare = preflight.hostile_objectives([dataclasses.replace(BANDIT, recipe=name) for name in names])
+    bad, bare = preflight.hostile_objectives([replace(BANDIT, recipe=name) for name in names])
     assert f"{tmp_path / 'bad.py'}:2" in bad
     assert bad.endswith("ZeroDivisionError: division by zero")
     assert f"{tmp_path / 'bare.py'}" in bare

@@ -96,6 +96,8 @@ def test_responses_packed_into_their_prompts_row_are_those_on_top_of_its_cache(f
     # Windows shorter than a packed row forbid it.
     assert policy._model._packs == (folder.name not in ("mistral", "gemma2"))
     theta_RP, prompt_RNQ = policy.initial([0]).requires_grad_(), prompts()
+    model = policy._model
+    assert policy.with_hidden(lambda _, x_BTD: x_BTD)._model is not policy._model is model
     token_RBT, mask_RBT, _ = policy.sample(theta_RP, prompt_RNQ, GROUP, uniforms())
     found = []
     for most in (causal_model.PACKED, 0):

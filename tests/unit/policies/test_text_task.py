@@ -331,6 +331,11 @@ def test_the_teacher_scores_one(jsonl):
         assert task.score(prompt_NQ, *wrong).sum() < 3
 
 
+def test_the_first_of_two_stops_ends_an_answer(jsonl):
+    task = ChatTask(jsonl(stop='["#", "é!"]'), chat_tokenizer(eos_token=None))
+    assert task._encode_answer(task.task.problems[0])[-1:] == task._plain("#")
+
+
 def test_prompts_answers_and_stops_are_those_of_the_tokens(jsonl):
     task = ChatTask(jsonl(stop='["##", "é!"]', response_length=7), chat_tokenizer(), [4, 2])
     assert (task.end_token, task.end_tokens, task.response_length) == (2, (2, 4), 7)
