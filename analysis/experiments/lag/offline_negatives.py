@@ -14,7 +14,7 @@ from analysis.worlds.tuned_training import Family, Way, with_recipe
 OFFLINE = replace(
     task("sorted"), staleness="offline", teacher_noise=0.35, evaluation_prompts=512, log_every=60
 )
-"""A noise of .35 leaves rivals between .2 and .5 on pilots, .3 above .5, .4 below .15. Settings were chosen on
+"""A noise of .35 leaves rivals at .2 to .5 on pilots, .3 above .5, .4 below .15. Settings were chosen on
 64 held-out prompts, which leave most of the variance of a difference to the evaluation."""
 BASELINES = (0.00125, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
 """Subtracted from rewards of 0 and 1."""
