@@ -277,6 +277,8 @@ def test_the_trainer_is_noted_for_a_snapshot_alone(monkeypatch):
 def test_an_action_one_beyond_the_table_is_refused():
     episodes = SimpleNamespace(action_NT=[[2]], pi_SA=np.ones((1, 2)), mask_NT=None)
     refuses("action_NT runs from 2 to 2, expected 0 to 1", LoggedEpisodes._indices, episodes, "action_NT")
+    below = SimpleNamespace(pi_SA=[[1.5, -0.5]])  # sums to 1
+    refuses("is not a table of action probabilities", LoggedEpisodes._laws, below, "pi_SA")
 
 
 def test_an_infinite_log_probability_is_not_one_of_probability_zero(monkeypatch):

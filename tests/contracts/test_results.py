@@ -1,6 +1,6 @@
 """What functions return while chosen tests run, and afterwards at edges, each compared with its golden row.
 
-The tests stand in golden/results/tests.txt and golden/edges/tests.txt.
+The tests stand in tests.txt of golden/results, golden/more (what those do not reach) and golden/edges.
 `TESTBED_WRITE_RESULTS=1 pytest tests/contracts/test_results.py` writes the rows anew; read the difference
 before you commit it. A row has the function, the number of its results, a checksum of their texts, a weighted
 sum of their numbers with its size, and the first result. The tests run in a process of their own: what others
@@ -22,23 +22,24 @@ ROUNDING = 1e-4
 Rows = dict[str, list]
 
 
-@pytest.mark.timeout(280)
-@pytest.mark.parametrize("plugin", ["results", "edges"])
-def test_every_function_returns_what_the_golden_files_hold(tmp_path, plugin):
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("folder", ["results", "more", "edges"])
+def test_every_function_returns_what_the_golden_files_hold(tmp_path, folder):
     """Compare each function's row: a slip anywhere in the areas moves one where these tests go."""
-    found = _recorded(tmp_path / "rows.json", plugin)
+    found = _recorded(tmp_path / "rows.json", folder)
     if os.environ.get("TESTBED_WRITE_RESULTS"):
-        _write(found, GOLDEN / plugin)
-    held = {name: row for area in AREAS for name, row in _read(_file(GOLDEN / plugin, area)).items()}
+        _write(found, GOLDEN / folder)
+    held = {name: row for area in AREAS for name, row in _read(_file(GOLDEN / folder, area)).items()}
     wrong = [name for name in sorted(held | found) if not _same(held.get(name), found.get(name))]
     told = "\n".join(f"{name}\n  was {held.get(name)}\n  is  {found.get(name)}" for name in wrong[:12])
     assert not wrong, f"{len(wrong)} functions return something else:\n{told}"
 
 
-def _recorded(path: Path, plugin: str) -> Rows:
+def _recorded(path: Path, folder: str) -> Rows:
     environment = {**os.environ, "TESTBED_RESULTS": str(path), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
     environment = {name: each for name, each in environment.items() if not name.startswith("PYTEST_")}
-    options = ("-q", "-p", f"support.{plugin}", "-p", "no:cacheprovider", f"@{GOLDEN / plugin / 'tests.txt'}")
+    plugin = "support.edges" if folder == "edges" else "support.results"
+    options = ("-q", "-p", plugin, "-p", "no:cacheprovider", f"@{GOLDEN / folder / 'tests.txt'}")
     command = (sys.executable, "-m", "pytest", *options)
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]

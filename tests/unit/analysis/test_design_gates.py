@@ -40,6 +40,12 @@ def table(**means):
     return pd.DataFrame(rows)
 
 
+def test_a_computed_outcome_leaves_its_table_as_it_was():
+    frame = table(good=1.0, bad=0.5)
+    Comparison("above", lambda each: each["accuracy"] ** 2, GOOD, BAD)(frame)
+    assert list(frame) == list(table(good=1.0))
+
+
 def test_a_table_has_none_for_an_argument_that_a_cell_leaves_out():
     assert gates._value(Run(task="bandit"), "task_args.digits") is None
 

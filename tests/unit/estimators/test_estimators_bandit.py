@@ -16,7 +16,7 @@ from support.refusals import refuses
 from testbed.errors import UserError
 from testbed.estimators import Estimate, estimator, kish_ess, mean_of_terms, standard_error
 from testbed.estimators.embedding import embedding_log_weight
-from testbed.estimators.logged_rounds import Logged, logged, normalized
+from testbed.estimators.logged_rounds import Logged, logged, mean_product, normalized
 
 BANDIT = [name for name in estimator if estimator[name].promises["family"] == "bandit"]
 WITH_MODEL = ("dr", "switch_dr", "dr_ps", "dr_os", "sg_dr")
@@ -323,6 +323,7 @@ def test_an_action_that_the_target_never_takes_has_weight_zero():
     data = logged(reward=[1.0, 3.0], action=[0, 1], pscore=[0.5, 0.5], action_dist=[[0.0, 1.0]] * 2)
     assert data.log_w_N[0] == -np.inf
     refuses("sum to 0", normalized, np.array([[0.0, 0.0], [-np.inf, -np.inf]]))  # one data set of two
+    assert mean_product(np.array([[np.inf], [1.0]]), np.ones((2, 1))) is None  # one sum of two
     assert run("snips", data).value == 3.0
     assert run("ips", data).value == 3.0
     assert run("subgaussian_ips", data, lambda_=0.5).value == pytest.approx((0 + 2 / 1.5 * 3) / 2)

@@ -276,3 +276,7 @@ def test_a_gradient_of_zero_and_a_variance_of_rounding_have_their_limits():
     free = [vectors([0.0, 1.0], [0.0, 1e-6], shift=each).baseline_is_free for each in (0.0, 1e-16, 1e-14)]
     assert free == [True, True, False]
     assert (share(0.0, 0.0), share(1.0, 4.0), share(1.0, -1e-17)) == (0, 0.25, 0)
+
+
+def test_every_state_has_a_softmax_of_its_own():
+    np.testing.assert_array_equal(softmax([[0.0, 0.0], [1000.0, 0.0]]), [[0.5, 0.5], [1.0, 0.0]])

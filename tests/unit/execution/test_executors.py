@@ -96,7 +96,9 @@ def test_workers_that_cannot_start_are_one_error_not_a_failure_per_pack(tmp_path
 def test_a_worker_with_other_code_than_the_sweep_refuses(tmp_path, monkeypatch):
     monkeypatch.setattr("testbed.execution.worker.fingerprint", lambda: {"format": 1, "numpy": "0.9"})
     status = run_sweep(cells(1), tmp_path / "s", executor=Local(1, function="support.fake_training:train"))
-    assert "The worker runs different code from the sweep" in status.failures[0].message
+    message = status.failures[0].message
+    assert "The worker runs different code from the sweep: " in message
+    assert " instead of 0.9, " in message, "what the sweep has comes last"
 
 
 def test_a_stacked_sweep_runs_in_packs_and_gives_every_cell(tmp_path):
