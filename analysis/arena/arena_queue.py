@@ -25,6 +25,7 @@ from analysis.arena.halving import (
     chosen,
     promising,
     seeds_up_to,
+    unsettled,
 )
 from analysis.arena.halving import on_tuning_seeds as tuning_cells
 from analysis.arena.tasks import shown, tuned_at
@@ -56,13 +57,15 @@ def run_arms(
     say: Callable[[str], None] = print,
     effort: Effort = FULL,
     tried: Mapping[str, Scores] | None = None,
+    pilots: int = 0,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Tune the arms on a task at a lag, run their finals; return a row per arm and final seed, and tuning.
 
     Args: name: of the task in the table. base: run of the task. arms: arms that run stacked. lag:
     optimizer steps. folder: keeps the sweeps, from which the same call resumes. say: called with each
     step. effort: how many seeds. tried: scores of an earlier tuning by arm, from which it goes on; then
-    finals run for arms whose setting changes.
+    finals run for arms whose setting changes. pilots: tuning seeds on which the best settings are compared
+    at last, if more than `effort` has.
     """
     from testbed.execution.runner import run_sweep
 
@@ -103,6 +106,8 @@ def run_arms(
         for each in range(effort.growths):
             more = {arm.name: neighbors(scores[arm.name], arm.knob) for arm in arms}
             tune(f"{kind}-{each}", more, (*effort.screen, *effort.fine))
+    last = {arm.name: unsettled(scores[arm.name], pilots) for arm in arms}
+    tune("settled", last, range(len((*effort.screen, *effort.fine)), pilots))
     best = {arm.name: chosen(scores[arm.name]) for arm in arms}
     moved = [arm for arm in arms if best[arm.name] != before.get(arm.name)]
     for arm in arms:
@@ -174,11 +179,13 @@ def run_queue(
     shard: tuple[int, int] = (1, 1),
     effort: Effort = FULL,
     finer: bool = False,
+    pilots: int = 0,
 ) -> pd.DataFrame:
     """Run the arms batch by batch, most valuable first; FOLDER/NAME-lag.csv has the rows so far.
 
     shard: (k, n) runs every n-th batch from the k-th on, and marks its file, so that machines can share a
-    queue. finer: go on from the committed tuning, which raises UserError where it lacks an arm.
+    queue. finer: go on from the committed tuning, which raises UserError where it lacks an arm. pilots: as
+    `run_arms` takes them.
     """
     k, n = shard
     arms = [arm for place, arm in enumerate(arms) if place // BATCH % n == k - 1]
@@ -190,7 +197,7 @@ def run_queue(
         some = arms[first : first + BATCH]
         place = folder / name / f"lag{lag}" / "-".join(arm.name for arm in some)
         tried = {arm.name: table.tried(name, lag, arm) for arm in some} if finer else None
-        done.append(run_arms(name, base, some, lag, place, say, effort, tried))
+        done.append(run_arms(name, base, some, lag, place, say, effort, tried, pilots))
         for suffix, frames in zip(("", "-tuning"), zip(*done, strict=True), strict=True):
             if len(both := pd.concat(frames)):
                 both.to_csv(folder / f"{name}-{lag}{part}{suffix}.csv", index=False)

@@ -16,6 +16,8 @@ Scores: TypeAlias = Mapping[Setting, Sequence[float]]
 SCREEN, FINE = (0, 1), (2, 3, 4)
 """Tuning seeds, counted from FIRST_SEED, of all settings and of the best ones."""
 BEST = 3
+SETTLED = 4
+"""Settings that further tuning seeds choose from, where they are asked for."""
 GROWTHS = 3
 """Maximal number of rounds in which the grid grows beyond its edges, by one rate and one value of the knob
 each."""
@@ -100,6 +102,13 @@ def across(scores: Scores, ladder: Sequence[Arguments]) -> list[Setting]:
         return []
     values = [tuple(sorted(each)) for each in ladder]
     return [(rate, args) for args in values for rate in RATES if (rate, args) not in scores]
+
+
+def unsettled(scores: Scores, pilots: int) -> list[Setting]:
+    """Return the best SETTLED settings of those with most seeds, unless these are `pilots` already."""
+    most = max(len(values) for values in scores.values())
+    full = {setting: values for setting, values in scores.items() if len(values) == most}
+    return best_of(full, SETTLED) if most < pilots else []
 
 
 def promising(scores: Scores) -> list[Setting]:

@@ -82,6 +82,9 @@ def run_arena(
     finer: Annotated[
         bool, typer.Option("--finer", help="Go on from the committed tuning; run finals where it changes.")
     ] = False,
+    pilots: Annotated[
+        int, typer.Option(min=0, help="With --finer: compare the best four settings on so many tuning seeds.")
+    ] = 0,
     shard: Annotated[str, typer.Option(metavar="K/N", help="Every N-th batch of arms.")] = "1/1",
     out: Out = Path("results/arena"),
 ) -> None:
@@ -104,6 +107,8 @@ def run_arena(
     part, steps = (int(k), int(n)), tasks.lag_from(lag)
     if finer and (seeds or steps == tasks.PIPELINE):
         raise UserError("--finer tunes at a lag in steps; leave out --seeds and --lag pipeline.")
+    if pilots and not finer:
+        raise UserError("--pilots needs --finer: it compares settings of the committed tuning.")
     if seeds or steps == tasks.PIPELINE:
         frame = table.load()
         tuned = frame[(frame["task"] == task) & (frame["lag"] == tasks.tuned_at(steps))]
@@ -119,7 +124,7 @@ def run_arena(
         base, tuned = tasks.task(name), table.tuning()
         here = set(tuned[(tuned["task"] == name) & (tuned["lag"] == at)]["arm"])
         every = asked or [arm for arm in arms.at(at) if not finer or arm.name in here]
-        arena_queue.run_queue(name, base, every, at, out, shard=part, finer=finer)
+        arena_queue.run_queue(name, base, every, at, out, shard=part, finer=finer, pilots=pilots)
 
 
 @app.command("add")

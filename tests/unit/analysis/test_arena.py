@@ -24,6 +24,7 @@ from analysis.arena.halving import (
     chosen,
     on_tuning_seeds,
     promising,
+    unsettled,
 )
 from analysis.arena.tasks import LAGS, TASKS, refuse_without_headroom, task
 from analysis.sweeps.tuning import FIRST_SEED
@@ -486,3 +487,10 @@ def test_an_arm_that_has_not_learned_tries_its_whole_knob():
     seen = {**tried, new[0]: [0.3, 0.1], new[1]: [0.5, 0.3], new[2]: [0.01, 0.01]}
     assert promising(seen) == [new[1], new[0]], "the last equals the chosen setting"
     assert promising(tried) == []
+
+
+def test_the_best_four_settings_with_most_seeds_get_further_pilots_once():
+    tried = {(10.0**-k, ()): [0.1 * k] * 5 for k in range(1, 7)} | {(1.0, ()): [0.9] * 2}
+    assert unsettled(tried, 32) == [(1e-6, ()), (1e-5, ()), (1e-4, ()), (1e-3, ())]
+    assert unsettled({**tried, (1e-2, ()): [0.2] * 32}, 32) == []
+    assert unsettled(tried, 0) == []
