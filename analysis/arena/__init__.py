@@ -74,12 +74,12 @@ fresh data ended at .43) and is given up.
   tried at the first grid's three rates on the two screening seeds, and up to three that beat it on all five;
   then the search goes on. So it is with TOPR, P3O and RLOO on `sums` at lag 64. TOPR alone moves, and its
   finals at one setting are made again, since that setting moves too.
-- **Fresh data, settled**, added after all finals had been read and before its own runs: at the rate that five
-  tuning seeds chose for GRPO on fresh `long`, .001, one run in seven never learns (96 of 640), and .00055 had
-  scored .012 less. So the best four settings of GRPO at lag 0 of every task run on tuning seeds up to 32, and
-  the best mean over all 32 wins (`--finer --pilots 32`). Where the setting changes the finals run again, on as
-  many seeds as the arm had, at most 64 + 64. Recipes on stale data keep their five; on `sums` a third of their
-  runs fail at the chosen rates, which the page says.
+- **Fresh data, settled**, added after all finals had been read and before its own runs: at the rate that
+  five tuning seeds chose for GRPO on fresh `long`, .001, one run in seven never learns (96 of 640), and
+  .00055 had scored .012 less. So the best four settings of GRPO at lag 0 of every task run on tuning seeds
+  up to 32, and the best mean over all 32 wins (`--finer --pilots 32`). Where the setting changes the finals
+  run again, on as many seeds as the arm had, at most 64 + 64. Recipes on stale data keep their five; on
+  `sums` a third of their runs fail at the chosen rates, which the page says.
 - **Stopping**: 16 + 16 seeds for every arm, judged by the rule of docs/theory/verdicts.md as the claims of
   experiment `arena`; that rule holds at any stopping time. Arms of claims that stay open get 32 + 32 seeds, a
   few of them 64 + 64.

@@ -34,6 +34,7 @@ stored, its curves.
 |---|---|
 | final | accuracy on held-out prompts, mean over the last three measurements and the seeds |
 | gain | difference to GRPO's final on the same seed, with a Student interval of 95 % |
+| failed | share of seeds that end below .1; on `sums` most differences are differences in this share |
 | wrong rate | final less the final at a third and three times of the rate, two seeds |
 | 80 % at | median step at which 80 % of fresh data's final is reached |
 | KL, clip, ESS | KL(mu, pi) per token (k3), share of clipped tokens, Kish ESS of sequences, means |
@@ -75,8 +76,8 @@ FILTERS = '<div class="filters" data-by="task lag arm" data-words="grpo, vcpo"><
 DRIFTS = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32)
 """KL per token of the choices."""
 TITLES = (
-    "arm", "rate", "knob", "final", "gain", "area", "collapsed", "wrong rate", "80 % at", "entropy",
-    "length", "pass@8", "KL", "clip", "ESS",
+    "arm", "rate", "knob", "final", "gain", "failed", "area", "collapsed", "wrong rate", "80 % at",
+    "entropy", "length", "pass@8", "KL", "clip", "ESS",
 )  # fmt: skip
 
 
@@ -195,9 +196,10 @@ def _line(row: dict[str, object]) -> str:
     gain = "" if row["gain"] != row["gain"] else f"{row['gain']} ({row['gain_low']} to {row['gain_high']})"
     when = "" if row["steps_to_fresh"] != row["steps_to_fresh"] else f"{row['steps_to_fresh']:.0f}"
     knob = f"{row['knob']}{' (edge)' if row['at_edge'] else ''}"
-    first = (row["arm"], f"{row['rate']:g}", knob, row["final"], gain, row["area"], row["collapsed"])
+    first = (row["arm"], f"{row['rate']:g}", knob, row["final"], gain, row["failed"])
+    paths = (row["area"], row["collapsed"], row["sensitivity"], when.replace("inf", "never"))
     rest = (row[name] for name in ("entropy", "length", "pass@8", "kl", "clip_share", "ess"))
-    return f"| {' | '.join(map(str, (*first, row['sensitivity'], when.replace('inf', 'never'), *rest)))} |"
+    return f"| {' | '.join(map(str, (*first, *paths, *rest)))} |"
 
 
 def write(frame: pd.DataFrame, place: Path = PAGE) -> None:

@@ -36,6 +36,8 @@ ABOUT: Mapping[str, Any] = {
     "version": VERSION, "fresh": FRESH, "once": ["task", "lag", "arm", *SETTING], "counts": "seed",
 }  # fmt: skip
 """Keys of the committed table, for Table.of."""
+FAILED = 0.1
+"""A seed whose final accuracy is below this has failed."""
 SHARE = 0.8
 """Share of fresh data's mean final accuracy; the time to reach it is an outcome."""
 
@@ -200,7 +202,7 @@ def summary(frame: pd.DataFrame, rival: str = "grpo") -> pd.DataFrame:
 
     gain: mean difference to the rival's final on the same seed (the placebo's seeds are other ones), with a
     Student interval of 95 %. sensitivity: mean final less the mean final at a third and three times of the
-    rate, on the seeds that have both. Other columns are means over seeds.
+    rate, on the seeds that have both. failed: share of seeds below FAILED. Other columns are means.
     """
     found: list[dict[str, object]] = []
     for (task, lag), cells in frame.groupby(["task", "lag"], sort=False):
@@ -215,6 +217,7 @@ def summary(frame: pd.DataFrame, rival: str = "grpo") -> pd.DataFrame:
                     **{"task": task, "lag": lag, "arm": arm, "seeds": len(rows)},
                     **{name: rows[name].iloc[0] for name in ("rate", "knob", "at_edge")},
                     **{name: rows[name].mean() for name in COLUMNS},
+                    "failed": (rows["final"] < FAILED).mean(),
                     "steps_to_fresh": rows["steps_to_fresh"].median(),
                     "gain": gain.center if gain else np.nan,
                     "gain_low": gain.low if gain else np.nan,

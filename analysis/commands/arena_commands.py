@@ -23,7 +23,9 @@ Json = Annotated[bool, typer.Option("--json", help="Print as JSON.")]
 SHOWN = (
     "task", "lag", "arm", "seeds", "rate", "knob", "final", "gain", "gain_low", "gain_high", "sensitivity",
 )  # fmt: skip
-OUTCOMES = ("area", "collapsed", "entropy", "length", "pass@8", "steps_to_fresh", "kl", "clip_share", "ess")
+OUTCOMES = (
+    "failed", "area", "collapsed", "entropy", "length", "pass@8", "steps_to_fresh", "kl", "clip_share", "ess",
+)  # fmt: skip
 """What --outcomes shows in place of the gains."""
 
 
