@@ -105,9 +105,13 @@ def across(scores: Scores, ladder: Sequence[Arguments]) -> list[Setting]:
 
 
 def unsettled(scores: Scores, pilots: int) -> list[Setting]:
-    """Return the best SETTLED settings of those with most seeds, unless these are `pilots` already."""
+    """Return the best SETTLED settings of those with most seeds, unless these are `pilots` already.
+
+    Of settings with one rate and equal scores, as clips on fresh data, one counts.
+    """
     most = max(len(values) for values in scores.values())
-    full = {setting: values for setting, values in scores.items() if len(values) == most}
+    unlike = {(rate, fmean(values)): (rate, args) for (rate, args), values in reversed(scores.items())}
+    full = {at: scores[at] for at in unlike.values() if len(scores[at]) == most}
     return best_of(full, SETTLED) if most < pilots else []
 
 
