@@ -64,8 +64,8 @@ def run_arms(
     Args: name: of the task in the table. base: run of the task. arms: arms that run stacked. lag:
     optimizer steps. folder: keeps the sweeps, from which the same call resumes. say: called with each
     step. effort: how many seeds. tried: scores of an earlier tuning by arm, from which it goes on; then
-    finals run for arms whose setting changes. pilots: tuning seeds on which the best settings are compared
-    at last, if more than `effort` has.
+    finals run for arms whose setting changes. pilots: tuning seeds on which its best settings are compared,
+    if more than `effort` has.
     """
     from testbed.execution.runner import run_sweep
 
@@ -102,12 +102,12 @@ def run_arms(
     if effort.growths:
         tune("across", {arm.name: across(scores[arm.name], arm.knob) for arm in arms}, effort.screen)
         tune("across-fine", {arm.name: promising(scores[arm.name]) for arm in arms}, effort.fine)
+    best_few = {arm.name: unsettled(scores[arm.name], pilots) for arm in arms}
+    tune("settled", best_few, range(len((*effort.screen, *effort.fine)), pilots))
     for kind, neighbors in [("growth", beyond)] * (not tried) + [("finer", between)]:
         for each in range(effort.growths):
             more = {arm.name: neighbors(scores[arm.name], arm.knob) for arm in arms}
             tune(f"{kind}-{each}", more, (*effort.screen, *effort.fine))
-    last = {arm.name: unsettled(scores[arm.name], pilots) for arm in arms}
-    tune("settled", last, range(len((*effort.screen, *effort.fine)), pilots))
     best = {arm.name: chosen(scores[arm.name]) for arm in arms}
     moved = [arm for arm in arms if best[arm.name] != before.get(arm.name)]
     for arm in arms:

@@ -492,7 +492,7 @@ def test_an_arm_that_has_not_learned_tries_its_whole_knob():
 def test_the_best_four_settings_with_most_seeds_get_further_pilots_once():
     tried = {(10.0**-k, ()): [0.1 * k] * 5 for k in range(1, 7)} | {(1.0, ()): [0.9] * 2}
     assert unsettled(tried, 32) == [(1e-6, ()), (1e-5, ()), (1e-4, ()), (1e-3, ())]
-    like = {(1e-6, (("eps", 0.2),)): [0.6] * 5}
+    like = {(1e-6, (("eps", 0.2),)): tried[1e-6, ()]}
     found = unsettled({**like, **tried}, 32)
     assert found[:2] == [(1e-6, (("eps", 0.2),)), (1e-5, ())], "a knob that does nothing"
     assert unsettled({**tried, (1e-2, ()): [0.2] * 32}, 32) == []
