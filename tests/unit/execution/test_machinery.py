@@ -706,20 +706,71 @@ def test_ray_is_reached_here_alone_or_at_its_address(monkeypatch):
     for name in ("RAY_AUTH_MODE", "RAY_AUTH_TOKEN", "RAY_USAGE_STATS_ENABLED", ray_executor.LOOPBACK):
         monkeypatch.setenv(name, "x")
         monkeypatch.delenv(name)
+    monkeypatch.setenv(ray_executor.LOOPBACK, "1")  # is overruled
+    asked, place = [], ["127.0.0.1"]
     ray = SimpleNamespace(
-        init=lambda *words, **options: None, shutdown=lambda: None, exceptions=SimpleNamespace(RayError=Lost),
-        util=SimpleNamespace(get_node_ip_address=lambda: "10.0.0.1"),
+        init=lambda *words, **options: asked.append((words, options)),
+        shutdown=lambda: asked.append("shutdown"),
+        util=SimpleNamespace(get_node_ip_address=lambda: place[0]), exceptions=SimpleNamespace(RayError=Lost),
+        cluster_resources=lambda: {"CPU": 6.0},
+        remote=lambda f: SimpleNamespace(options=lambda **how: (f, how)),
         _private=SimpleNamespace(worker=SimpleNamespace(print_to_stdstream=print)),
     )  # fmt: skip
     monkeypatch.setitem(sys.modules, "ray", ray)
-    refuses("Ray was imported before, so it would listen on every", ray_executor._connect, None, 3, "f")
+    quiet = {"log_to_driver": False, "logging_level": "error"}
+    local = {"include_dashboard": False, "object_store_memory": 2**28, "_temp_dir": "f", "num_cpus": 3}
+    assert ray_executor._connect(None, 3, "f") is ray
+    assert asked.pop() == (("local",), local | quiet)
+    assert ray._private.worker.print_to_stdstream("a raylet's log", ignore_prefix="") is None
+    assert (
+        os.environ["RAY_AUTH_MODE"], os.environ["RAY_USAGE_STATS_ENABLED"], os.environ[ray_executor.LOOPBACK],
+    ) == ("token", "0", "0")  # fmt: skip
+    token = os.environ["RAY_AUTH_TOKEN"]
+    assert len(token) == 64
+    place[0] = "10.0.0.1"
+    with pytest.raises(UserError, match="Ray was imported before, so it would listen on every interface"):
+        ray_executor._connect(None, 3, "f")
+    assert asked.pop() == "shutdown"
+    assert os.environ["RAY_AUTH_TOKEN"] == token
+    asked.clear()
     assert ray_executor._connect("auto", 3, None) is ray
+    assert asked.pop() == (("auto",), quiet)
 
     def nobody(*_, **__):
         raise ConnectionError("refused")
 
     ray.init = nobody
-    refuses(r"No Ray cluster answers at 'auto' \(refused\)", ray_executor._connect, "auto", 3, None)
+    with pytest.raises(
+        UserError, match=r"^No Ray cluster answers at 'auto' \(refused\). Expected host:port or auto"
+    ):
+        ray_executor._connect("auto", 3, None)
+    engine, _ = scripted_ray()
+    monkeypatch.setattr(ray_executor, "_connect", lambda *given: asked.append(given) or ray)
+    monkeypatch.setattr(ray_executor, "environment", lambda workers, each: {"w": (workers, each)})
+    monkeypatch.setattr(ray_executor, "cores", lambda: 9)
+    for address, given, workers, variables in (
+        ("auto", None, 6, {"w": (9, 4)}),
+        ("auto", 2, 2, {"w": (9, 4)}),
+    ):
+        vars(engine).update(_ray=None, _address=address, _given=given, workers=5, _threads=4)
+        engine.open()
+        assert asked.pop() == (address, 5, None)
+        assert engine.workers == workers
+        function, how = engine._task
+        assert function is ray_executor._stream
+        assert how == {
+            "num_returns": "streaming", "num_cpus": 1, "max_retries": 0,
+            "runtime_env": {"env_vars": variables},
+        }  # fmt: skip
+    engine.open()  # connected
+    assert asked == []
+    monkeypatch.setattr(engine, "_private_folder", lambda: "private", raising=False)
+    vars(engine).update(_ray=None, _address=None, _given=None)
+    engine.open()
+    assert asked == [(None, 2, "private")]
+    assert engine._task[1]["runtime_env"]["env_vars"] == {
+        "w": (6, 4), "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+    }  # fmt: skip
 
 
 def test_a_ray_worker_says_that_it_begins_and_then_what_became(monkeypatch):
