@@ -76,22 +76,25 @@ def test_what_is_said_under_the_pictures_is_what_their_tables_say():
     facts = Facts(arena.load(), arena.tuning(), by_claim())
     for said in ("No recipe gains .05 over GRPO on all three tasks", "PPO-EWMA gains .06, .11 and .03"):
         assert said in text
-    assert len(facts.tasks) == 3
+    tasks = ("sorted", "sums", "guess")
+    assert {*facts.tasks} - {*tasks} == {"long"}, "thirteen recipes alone ran there"
     for arm in {*facts.best("guess", count=40)} - {"grpo"}:
-        gains = [facts.interval(task, arm) for task in facts.tasks]
+        gains = [facts.interval(task, arm) for task in tasks]
         assert (arm == "ppo_ewma") == all(low > 0 for low, _, _ in gains), arm
-    gains = [f"{facts.interval(task, 'ppo_ewma')[1]:.2f}" for task in facts.tasks]
+    gains = [f"{facts.interval(task, 'ppo_ewma')[1]:.2f}" for task in tasks]
     assert gains == ["0.06", "0.11", "0.03"]
     ends = [facts.final("long", arm, 400)[1:] in text for arm in ("gspo", "topr", "vcpo", "minpro", "grpo")]
     assert ends == [True] * 5
+    assert f"({facts.final('long', 'grpo', 0)[1:]} on fresh data)" in text
     assert facts.interval("sorted", "topr", lag=1)[0] > 0
     assert facts.best("sorted")[0] == "topr"
     assert facts.best("sums")[0] == "topr"
     ends = [facts.final(task, arm) for task in ("sorted", "sums") for arm in ("topr", "grpo")]
     assert ends == ["0.86", "0.67", "0.58", "0.24"]
     assert f"{facts.interval('guess', 'topr')[1]:.2f}" == "-0.04"
-    failed = arena.load().query("task == 'sums' and lag == 64 and arm == 'topr' and final < 0.1")
-    assert len(failed) == 6, "a fifth of 32 seeds"
+    ends = arena.load().query("task == 'sums' and lag == 64 and arm in ('topr', 'grpo')")
+    failed = (ends["final"] < arena.FAILED).groupby(ends["arm"]).mean()
+    assert f"there {failed['topr']:.2f} and {failed['grpo']:.2f} of".replace("0.", ".") in text
     one = losses(arena.load(), ["arm"]).set_index("arm")["one"].round(2)
     assert (one["topr"], one.drop("topr").max()) == (0.66, 0.54)
     for claim in (
