@@ -36,7 +36,8 @@ class Arm:
     change: makes the change of a pack; None for none. bend: rewards [R, B] -> rewards to learn from. early:
     number of first steps with samples from the initial weights. begin: (world, weights of the base) ->
     initial weights in place of the base, which a change still gets. later: the run whose verifier rewards the
-    second half of the steps.
+    second half of the steps. read: (world, weights before the step, batch, rollout) -> the batch to learn
+    from, for changes that read more than log-probabilities.
     """
 
     run: Run
@@ -45,6 +46,7 @@ class Arm:
     early: int = 0
     begin: Callable[[Any, Tensor], Tensor] | None = None
     later: Run | None = None
+    read: Callable[[Any, Tensor, Batch, Rollout], Batch] | None = None
 
 
 def trained(arm: Arm, runs: tuple[Run, ...]) -> pd.DataFrame:
@@ -67,6 +69,7 @@ def trained(arm: Arm, runs: tuple[Run, ...]) -> pd.DataFrame:
             if arm.bend is not None:
                 rollout = replace(rollout, reward_RB=arm.bend(rollout.reward_RB))
             made = super().batch(theta_CP, rollout, logp_CBT, step)
+            made = arm.read(self.world, theta_CP, made, rollout) if arm.read else made
             return made if change is None else change(made, rollout, logp_CBT.detach(), step)
 
     world = build_world(runs)

@@ -10,22 +10,16 @@ from testbed.recipes.stack_composition import compose
 
 @recipe("grpo", source="Shao et al. (2024), arXiv:2402.03300, Eq. 3 (without the KL term)")
 def grpo(
-    *,
-    eps_low: float = 0.2,
-    eps_high: float = 0.2,
-    kl_limit: float = 0.0,
-    entropy: float = 0.0,
-    set_point: float = 0.0,
+    *, eps_low: float = 0.2, eps_high: float = 0.2, kl_limit: float = 0.0, entropy: float = 0.0
 ) -> Recipe:
     """Group-standardized advantage, PPO's clip, mean over tokens then over sequences.
 
     kl_limit: nats per token of KL(mu, pi) above which a step is skipped; 0 skips none. entropy: coefficient
-    of an entropy bonus. set_point: nats per token above which the bonus is a penalty; 0 for none.
+    of an entropy bonus.
     """
-    bonus = Term("entropy_bonus", entropy, pairs(set_point=set_point) if set_point else ())
     return Recipe(
         "group_std", "ppo_clip", "sequence_mean", objective_args=pairs(eps_low=eps_low, eps_high=eps_high),
-        step_rule=StepRule(kl_limit=kl_limit), terms=(bonus,) if entropy else (),
+        step_rule=StepRule(kl_limit=kl_limit), terms=(Term("entropy_bonus", entropy),) if entropy else (),
     )  # fmt: skip
 
 

@@ -10,6 +10,7 @@ import torch
 
 from analysis.experiments.experts import distinct_pairs, entropy_range, sparse_arms
 from analysis.experiments.rewards import dataset_resets, reward_arms
+from analysis.experiments.rewards.target_entropy import targeted
 from analysis.experiments.teachers.self_rewarded_training import Shown, self_rewarded
 from analysis.experiments.teachers.teacher_training import distilled
 from analysis.worlds.edited_training import Arm, sweep, trained
@@ -238,3 +239,26 @@ def test_oneself_with_the_solution_in_view_is_a_teacher_and_without_it_none():
     ]
     assert (norms[0] > 1e-3).all()
     assert norms[1][0] < 1e-6  # Adam takes whole steps of what rounding leaves
+
+
+@pytest.mark.parametrize(("aim", "heat"), [(5.0, 1.2), (0.0, 0.8)])
+def test_dcpo_weights_right_answers_by_the_ratio_of_its_target(aim, heat):
+    logit_V, token_RBT = torch.tensor([0.3, -1.0, 0.8]).double(), torch.tensor([[[0, 2], [1, 2]]])
+
+    class Heated:
+        temperature = 1.0
+
+        def logp(self, *_):
+            return (logit_V / torch.as_tensor(self.temperature).flatten()).log_softmax(-1)[token_RBT]
+
+    logp, adv, mask = Heated().logp(), torch.tensor([[[2.0] * 2, [-3.0] * 2]]), token_RBT >= 0
+    right = torch.tensor([[1.0, 0.0]])
+    batch = Batch(logp, adv, mask, right, torch.zeros(1, 2, dtype=torch.int64))
+    seen = SimpleNamespace(
+        mask_RBT=mask, logp_mu_RBT=logp, token_RBT=token_RBT, prompt_RNQ=None, reward_RB=right
+    )
+    world = SimpleNamespace(policy=Heated())
+    found = targeted(aim, 0.1, world, None, batch, seen).adv_BT
+    a, hot = 0.1 / (0.1 + 0.5), (logit_V / heat).log_softmax(-1)[token_RBT]
+    np.testing.assert_allclose(found[0, 0], (1 - a) * 2 + a * (hot - logp).exp()[0, 0])
+    np.testing.assert_allclose(found[0, 1], (1 - a) * adv[0, 1])

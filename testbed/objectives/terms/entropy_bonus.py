@@ -13,22 +13,13 @@ from testbed.objectives import objective
     "entropy_bonus", source="Williams & Peng (1991), Connection Science 3(3), 241-268", ratio="none",
     reads=(), on_policy=None, detached=True,
 )  # fmt: skip
-def entropy_bonus(
-    logp_BT: Tensor, batch: Batch, *, gradient: str = "score", set_point: float = 0.0
-) -> Tensor:
+def entropy_bonus(logp_BT: Tensor, batch: Batch, *, gradient: str = "score") -> Tensor:
     """L = sg[log pi] log pi; on samples of pi its expected gradient is that of -H(pi).
 
     gradient "pathwise" is a trap: log pi estimates -H(pi), but its expected gradient is 0, and on samples of
     another mu it drives pi away from mu. "importance" has the gradient of (pi/mu) log pi, which is unbiased
     on samples of mu. Stacks that see all logits need none of these. The paper could not be read.
-
-    set_point: nats per token, 0 for none. L is multiplied by set_point - H, H the batch's mean of -log pi: a
-    bonus below it, a penalty above, like the pull to a target distribution of that entropy (derived here).
     """
-    if set_point:
-        log_pi_BT = torch.where(batch.mask_BT, logp_BT.detach(), torch.zeros_like(logp_BT))
-        mean_11 = log_pi_BT.sum((-2, -1), keepdim=True) / batch.mask_BT.sum((-2, -1), keepdim=True)
-        return (set_point + mean_11) * entropy_bonus(logp_BT, batch, gradient=gradient)
     if gradient == "score":
         return torch.where(batch.mask_BT, logp_BT.detach(), torch.zeros_like(logp_BT)) * logp_BT
     if gradient == "pathwise":

@@ -13,10 +13,6 @@ def tokens(f):
     return lambda s, rows: np.array(f(s), dtype=float)
 
 
-def mean_entropy(rows):
-    return np.mean([-math.log(p) for each in rows for p in each.p])
-
-
 WEIGHTS = {
     # d k3 / d log pi = 1 - ref/pi
     "kl_penalty": tokens(lambda s: [1 / v - 1 for v in s.v]),
@@ -64,9 +60,4 @@ CASES = [
     ("f_distillation", {"divergence": "js"}, skewed(0.5)),
     ("f_distillation", {"divergence": "js", "beta": 0.2}, skewed(0.2)),
     ("f_distillation", {"divergence": "tv"}, distilled(lambda x: -0.5 if x > 1 else 0.5 if x < 1 else 0.0)),
-    (
-        "entropy_bonus",
-        {"set_point": 0.7},
-        lambda s, rows: (0.7 - mean_entropy(rows)) * np.array([-math.log(p) for p in s.p]),
-    ),
 ]

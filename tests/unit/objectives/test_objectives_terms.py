@@ -174,14 +174,6 @@ def test_entropy_from_samples():
     same(expected("entropy_bonus", gradient="importance")[1], exact[1])
 
 
-def test_a_set_point_of_entropy_turns_the_bonus_around():
-    logp, batch = batch_of()
-    plain = effective_weights("entropy_bonus", logp, batch)
-    entropy = -logp[batch.mask_BT].mean()
-    for away in (-0.5, 0.0, 0.5):
-        same(effective_weights("entropy_bonus", logp, batch, set_point=float(entropy + away)), away * plain)
-
-
 def test_the_importance_weighted_entropy_has_the_slope_of_its_estimator_token_by_token():
     logp, batch = batch_of()
     estimate = effective_weights(lambda x, data: (x - data.logp_mu_BT).exp() * x, logp, batch)
