@@ -258,7 +258,7 @@ def test_dcpo_weights_right_answers_by_the_ratio_of_its_target(aim, heat):
         mask_RBT=mask, logp_mu_RBT=logp, token_RBT=token_RBT, prompt_RNQ=None, reward_RB=right
     )
     world = SimpleNamespace(policy=Heated())
-    found = targeted(aim, 0.1, world, None, batch, seen).adv_BT
+    found = targeted(aim, world, None, batch, seen).adv_BT
     a, hot = 0.1 / (0.1 + 0.5), (logit_V / heat).log_softmax(-1)[token_RBT]
     np.testing.assert_allclose(found[0, 0], (1 - a) * 2 + a * (hot - logp).exp()[0, 0])
     np.testing.assert_allclose(found[0, 1], (1 - a) * adv[0, 1])

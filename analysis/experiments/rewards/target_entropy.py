@@ -21,11 +21,11 @@ SEEDS, LATER, MORE = 128, 430_000, 0.02
 """Seeds of a run, offset past those of other tables; gain that counts, as before."""
 
 
-def targeted(aim: float, most: float, world: Any, theta_RP: Tensor, batch: Batch, rollout: Rollout) -> Batch:
+def targeted(aim: float, world: Any, theta_RP: Tensor, batch: Batch, rollout: Rollout) -> Batch:
     """Return fresh data's batch with advantages (1 - a) A + a r rho, a = w / (w + share of right answers).
 
     rho = pi^T / pi of a token, with temperature T = 1.2 where the batch's entropy is at most `aim` nats per
-    token and 0.8 where it is higher; w: the distance to the aim, at most `most`; r: 1 for right answers, else
+    token and 0.8 where it is higher; w: the distance to the aim, at most 0.1; r: 1 for right answers, else
     0. Source: Li et al. (2026), arXiv:2601.12730, as in 597358816/DCPO, ray_trainer.py.
     """
     import torch
@@ -37,14 +37,14 @@ def targeted(aim: float, most: float, world: Any, theta_RP: Tensor, batch: Batch
     policy.temperature = torch.where(entropy_R <= aim, 1.2, 0.8)[:, None, None].to(logp_RBT.dtype)
     with torch.no_grad():
         target_RBT = policy.logp(theta_RP, rollout.prompt_RNQ, rollout.token_RBT, mask_RBT)
-    weight_R = (entropy_R - aim).abs().clamp(1e-6, most)
+    weight_R = (entropy_R - aim).abs().clamp(1e-6, 0.1)
     a_R11 = (weight_R / (weight_R + right_RB.mean(1)))[:, None, None]
     rho_RBT = (target_RBT - logp_RBT).exp() * mask_RBT
     return replace(batch, adv_BT=(1 - a_R11) * batch.adv_BT + a_R11 * right_RB[..., None] * rho_RBT)
 
 
-def _dcpo(most: float) -> Any:
-    return lambda aim: Arm(replace(SKILLS, recipe="grpo"), read=partial(targeted, aim, most))
+def _dcpo(aim: float) -> Arm:
+    return Arm(replace(SKILLS, recipe="grpo"), read=partial(targeted, aim))
 
 
 way = partial(Way, rates=(1e-3, 1.8e-3, 3.2e-3), pilots=32)
@@ -52,9 +52,7 @@ AIMS, BONUSES = (0.1, 0.2, 0.4, 0.8, 1.6), (0.00125, 0.0025, 0.005, 0.01, 0.02, 
 TARGETS = Family({
     "grpo": way(with_recipe(SKILLS, "grpo")),
     "bonus": way(with_recipe(SKILLS, "grpo", "entropy"), BONUSES),
-    "dcpo": way(_dcpo(0.1), AIMS),
-    "dcpo, half": way(_dcpo(0.05), AIMS),
-    "dcpo, twice": way(_dcpo(0.2), AIMS),
+    "dcpo": way(_dcpo, AIMS),
 })  # fmt: skip
 
 EXPERIMENT = TARGETS.experiment(
