@@ -56,7 +56,7 @@ TARGETS = Family({
 })  # fmt: skip
 
 EXPERIMENT = TARGETS.experiment(
-    ("accuracy", "val/pass@8", "val/entropy", "area", "start", "rise accuracy", "mean actor/clip_share"),
+    ("accuracy", "val/entropy", "area", "start", "rise accuracy", "mean actor/clip_share"),
     SEEDS, first=LATER,
     question="Does DCPO's pull towards a target entropy end above GRPO and above an entropy bonus?",
     source=DCPO,
