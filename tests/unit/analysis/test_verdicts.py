@@ -101,7 +101,10 @@ def test_a_changed_gate_and_a_changed_objection_have_claims_judged_again(monkeyp
 def test_a_claim_is_pre_set_if_design_and_statement_are_as_written(monkeypatch, compute, written, standing):
     today, then = ({"design": s[0], "claims": {"c": s[1]}} if s else {} for s in ("ds", written))
     monkeypatch.setattr(preregistration, "design", lambda _: today)
-    assert preregistration.standing(SimpleNamespace(compute=compute, claims="c"), "c", then) == standing
+    assert (
+        preregistration.standing(SimpleNamespace(name="e", compute=compute, claims="c"), "c", then)
+        == standing
+    )
 
 
 def test_a_design_is_written_once_and_claims_that_are_made_later_have_a_standing_too(tmp_path):
