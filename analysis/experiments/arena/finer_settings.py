@@ -17,7 +17,6 @@ from testbed.config.run import Run
 LATER, PILOTS, SEEDS = 40_000_000, 32, 128
 """Offset past the seeds of other tables, pilot seeds, seeds of a run."""
 LONG, SUMS, SORTED = TASKS["long"], replace(TASKS["sums"], lag=64), replace(TASKS["sorted"], lag=64)
-FRESH_SUMS = TASKS["sums"]
 WIDTHS = (0.12, 0.25, 0.5, 1.0, 2.0, 4.0)
 """Of clips, in nats to both sides."""
 
@@ -39,7 +38,7 @@ def passed(recipe: str) -> partial[Run]:
 
 def _passed(recipe: str, passes: int) -> Run:
     args = (("passes", passes),) if recipe != "sfpo" else (("alpha", 1.0), ("fast", passes - 1))
-    return replace(FRESH_SUMS, recipe=recipe, recipe_args=args)
+    return replace(TASKS["sums"], recipe=recipe, recipe_args=args)
 
 
 way = partial(Way, pilots=PILOTS, by="accuracy")
@@ -54,7 +53,8 @@ ARMS = Family({
     "r2vpo, sums": fast(with_recipe(SUMS, "r2vpo", "budget"), (0.12, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)),
     "ctpo, sums": fast(with_recipe(SUMS, "ctpo", "width"), (2, 4, 8, 16, 32, 64, 128)),
     "gspo, sums": fast(clipped(SUMS, "gspo"), WIDTHS),
-    "bapo, sums": fast(with_recipe(SUMS, "bapo", "target", ("share", "gradient")), (0.55, 0.6, 0.65, 0.7, 0.8)),
+    "bapo, sums": fast(with_recipe(SUMS, "bapo", "target", ("share", "gradient")),
+                       (0.55, 0.6, 0.65, 0.7, 0.8)),
     "grpo, sorted": slow(clipped(SORTED), WIDTHS),
     "ctpo, sorted": slow(with_recipe(SORTED, "ctpo", "width"), (16, 32, 64, 128, 256, 512)),
     "reused grpo, sums": reused(passed("sfpo"), (1, 2, 4, 8, 16, 32)),
