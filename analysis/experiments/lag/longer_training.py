@@ -7,12 +7,12 @@ from analysis.arena.tasks import TASKS
 from analysis.lab import Part, Plot, asks
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
-FRESH = replace(TASKS["long"], steps=2700, log_every=270)
+FRESH = replace(TASKS["long"], steps=5400, log_every=540)
 OLD = replace(FRESH, lag=256)
-MARGIN, SEEDS, LATER = 0.05, 32, 40_000_000
+MARGIN, SEEDS, LATER = 0.05, 32, 50_000_000
 """Accuracy that counts, seeds of a run, offset past the seeds of other tables."""
 
-way = partial(Way, pilots=12, by="accuracy", rates=(1e-4, 1.8e-4, 3.1e-4))
+way = partial(Way, pilots=6, by="accuracy", rates=(5.6e-5, 1e-4, 1.8e-4))
 ARMS = Family({
     "fresh data": way(with_recipe(FRESH, "grpo"), rates=(1.8e-4, 3.1e-4, 5.6e-4)),
     "m2po": way(with_recipe(OLD, "m2po", "tau"), (0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12)),
@@ -28,13 +28,13 @@ EXPERIMENT = ARMS.experiment(
     margins={"accuracy lost": MARGIN},
     figure=Plot(
         "strips", x="accuracy: final accuracy", y="arm",
-        says="Shows final accuracy after 2,700 steps of toy transformers that sort fourteen digits: GRPO on "
-        "fresh data and M2PO on data 256 steps old, each at the rate and threshold that suit 2,700 steps.",
+        says="Shows final accuracy after 5,400 steps of toy transformers that sort fourteen digits: GRPO on "
+        "fresh data and M2PO on data 256 steps old, each at the rate and threshold that suit 5,400 steps.",
     ),
     systems={"M2PO (Prosperity before Collapse)": Part("a small model")},
 )  # fmt: skip
 asks(EXPERIMENT,
-    ("m2po-keeps-fresh-accuracy-at-lag-256-after-2700-steps", "After 2,700 steps, each tuned for as many, "
+    ("m2po-keeps-fresh-accuracy-at-lag-256-after-5400-steps", "After 5,400 steps, each tuned for as many, "
      "M2PO on data 256 steps old ends at most 0.05 below GRPO on fresh data.", "m2po", "fresh data"),
     by=-MARGIN,
 )  # fmt: skip
