@@ -57,15 +57,13 @@ def run_arms(
     say: Callable[[str], None] = print,
     effort: Effort = FULL,
     tried: Mapping[str, Scores] | None = None,
-    pilots: int = 0,
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Tune the arms on a task at a lag, run their finals; return a row per arm and final seed, and tuning.
 
     Args: name: of the task in the table. base: run of the task. arms: arms that run stacked. lag:
     optimizer steps. folder: keeps the sweeps, from which the same call resumes. say: called with each
     step. effort: how many seeds. tried: scores of an earlier tuning by arm, from which it goes on; then
-    finals run for arms whose setting changes. pilots: tuning seeds on which its best settings are compared,
-    if more than `effort` has.
+    finals run for arms whose setting changes.
     """
     from testbed.execution.runner import run_sweep
 
@@ -102,12 +100,11 @@ def run_arms(
     if effort.growths:
         tune("across", {arm.name: across(scores[arm.name], arm.knob) for arm in arms}, effort.screen)
         tune("across-fine", {arm.name: promising(scores[arm.name]) for arm in arms}, effort.fine)
-    best_few = {arm.name: unsettled(scores[arm.name], pilots) for arm in arms}
-    tune("settled", best_few, range(len((*effort.screen, *effort.fine)), pilots))
+    few = {arm.name: unsettled(scores[arm.name], effort.pilots) for arm in arms}
+    tune("settled", few, range(len(effort.tuning), effort.pilots))
     for kind, neighbors in [("growth", beyond)] * (not tried) + [("finer", between)]:
         for each in range(effort.growths):
-            more = {arm.name: neighbors(scores[arm.name], arm.knob) for arm in arms}
-            tune(f"{kind}-{each}", more, (*effort.screen, *effort.fine))
+            tune(f"{kind}-{each}", {a.name: neighbors(scores[a.name], a.knob) for a in arms}, effort.tuning)
     best = {arm.name: chosen(scores[arm.name]) for arm in arms}
     moved = [arm for arm in arms if best[arm.name] != before.get(arm.name)]
     for arm in arms:
@@ -116,9 +113,8 @@ def run_arms(
     if not moved:
         return pd.DataFrame(), tuned
     wanted, wrong = _finals(base, lag, {arm: best[arm.name] for arm in moved}, effort.finals)
-    rows = step("finals", [*wanted, *wrong])
     edges = {arm.name: bool(beyond(scores[arm.name], arm.knob)) for arm in arms}
-    return table.rows_of(name, rows, wanted, wrong, edges), tuned
+    return table.rows_of(name, step("finals", [*wanted, *wrong]), wanted, wrong, edges), tuned
 
 
 def _told(setting: Setting) -> str:
@@ -179,13 +175,11 @@ def run_queue(
     shard: tuple[int, int] = (1, 1),
     effort: Effort = FULL,
     finer: bool = False,
-    pilots: int = 0,
 ) -> pd.DataFrame:
     """Run the arms batch by batch, most valuable first; FOLDER/NAME-lag.csv has the rows so far.
 
     shard: (k, n) runs every n-th batch from the k-th on, and marks its file, so that machines can share a
-    queue. finer: go on from the committed tuning, which raises UserError where it lacks an arm. pilots: as
-    `run_arms` takes them.
+    queue. finer: go on from the committed tuning, which raises UserError where it lacks an arm.
     """
     k, n = shard
     arms = [arm for place, arm in enumerate(arms) if place // BATCH % n == k - 1]
@@ -197,7 +191,7 @@ def run_queue(
         some = arms[first : first + BATCH]
         place = folder / name / f"lag{lag}" / "-".join(arm.name for arm in some)
         tried = {arm.name: table.tried(name, lag, arm) for arm in some} if finer else None
-        done.append(run_arms(name, base, some, lag, place, say, effort, tried, pilots))
+        done.append(run_arms(name, base, some, lag, place, say, effort, tried))
         for suffix, frames in zip(("", "-tuning"), zip(*done, strict=True), strict=True):
             if len(both := pd.concat(frames)):
                 both.to_csv(folder / f"{name}-{lag}{part}{suffix}.csv", index=False)

@@ -37,19 +37,28 @@ FINER = 2
 
 @dataclass(frozen=True)
 class Effort:
-    """Seeds of all settings, of the best ones and of the finals, and how often the grid may grow."""
+    """Seeds of all settings, of the best ones and of the finals, and how often the grid may grow.
+
+    pilots: tuning seeds on which the best settings of an earlier tuning are compared, if more than it had.
+    """
 
     screen: tuple[int, ...] = SCREEN
     fine: tuple[int, ...] = FINE
     growths: int = GROWTHS
     finals: tuple[int, ...] = SEEDS
+    pilots: int = 0
+
+    @property
+    def tuning(self) -> tuple[int, ...]:
+        """Tuning seeds of the best settings."""
+        return (*self.screen, *self.fine)
 
     @property
     def cells(self) -> int:
         """Maximal number of cells of an arm at one task and lag."""
         tuned = 9 * len(self.screen) + BEST * len(self.fine)
         # a round tries at most 2 settings while the grid grows and 4 around its best
-        grown = self.growths * (2 + 4) * len((*self.screen, *self.fine))
+        grown = self.growths * (2 + 4) * len(self.tuning)
         wide = 2 * len(RATES) * len(self.screen) + BEST * len(self.fine)
         return tuned + bool(self.growths) * wide + grown + len(self.finals) + 2 * len(WRONG)
 
@@ -110,7 +119,7 @@ def unsettled(scores: Scores, pilots: int) -> list[Setting]:
     Of settings with one rate and equal scores, as clips on fresh data, one counts.
     """
     most = max(len(values) for values in scores.values())
-    unlike = {(rate, fmean(values)): (rate, args) for (rate, args), values in reversed(scores.items())}
+    unlike = {(rate, fmean(values)): (rate, args) for (rate, args), values in reversed([*scores.items()])}
     full = {at: scores[at] for at in unlike.values() if len(scores[at]) == most}
     return best_of(full, SETTLED) if most < pilots else []
 

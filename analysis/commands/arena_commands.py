@@ -1,6 +1,7 @@
 """testbed arena: every recipe on stale data in one table, with recipes of a user beside them."""
 
 import sys
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated
@@ -96,7 +97,7 @@ def run_arena(
 
     testbed arena run --task sorted --lag 64 --arm grpo --arm cispo --seeds 64
     """
-    from analysis.arena import arena_queue, arms, table, tasks
+    from analysis.arena import arena_queue, arms, halving, table, tasks
 
     known = arms.known()
     for name in arm or []:
@@ -126,7 +127,8 @@ def run_arena(
         base, tuned = tasks.task(name), table.tuning()
         here = set(tuned[(tuned["task"] == name) & (tuned["lag"] == at)]["arm"])
         every = asked or [arm for arm in arms.at(at) if not finer or arm.name in here]
-        arena_queue.run_queue(name, base, every, at, out, shard=part, finer=finer, pilots=pilots)
+        effort = replace(halving.FULL, pilots=pilots)
+        arena_queue.run_queue(name, base, every, at, out, shard=part, effort=effort, finer=finer)
 
 
 @app.command("add")
