@@ -191,13 +191,15 @@ def ends(scores: Scores, way: Way) -> list[str]:
 def settled(way: Way) -> dict[str, float]:
     """Return rate, value and score of the best setting on pilot seeds; at_end: how many lie at an end.
 
-    All rates are tried at the middle value, then what lies beside the best setting until nothing is missing.
+    All rates are tried at the middle three values, as one alone may learn nothing at any of them; then what
+    lies beside the best setting, until nothing is missing.
     """
     scores: Scores = {}
     line = list(way.rates)
     for _ in range(ROUNDS):
         line = [float(f"{rate:.2g}") for rate in (line[0] / BEYOND, *line, line[-1] * BEYOND)]
-    wanted = [(rate, way.ladder[(len(way.ladder) - 1) // 2]) for rate in way.rates]
+    first = max(0, (len(way.ladder) - 3) // 2)
+    wanted = [(rate, value) for value in way.ladder[first : first + 3] for rate in way.rates]
     while wanted:
         for value in dict.fromkeys(value for _, value in wanted):
             found = score(way, value, [rate for rate, at in wanted if at == value])

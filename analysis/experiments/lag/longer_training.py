@@ -23,7 +23,7 @@ EXPERIMENT = ARMS.experiment(
      "mean actor/clip_share"),
     SEEDS, first=LATER,
     question="Does M2PO on data 256 steps old end as high as GRPO on fresh data, if both train for longer?",
-    source="M2PO (Prosperity before Collapse), arXiv:2510.01161",
+    source="Zheng et al. (2025), M2PO, arXiv:2510.01161",
     differs="transformers of 7,000 weights that sort fourteen digits",
     margins={"accuracy lost": MARGIN},
     figure=Plot(
