@@ -60,7 +60,8 @@ class Effort:
         # a round tries at most 2 settings while the grid grows and 4 around its best
         grown = self.growths * (2 + 4) * len(self.tuning)
         wide = 2 * len(RATES) * len(self.screen) + BEST * len(self.fine)
-        return tuned + bool(self.growths) * wide + grown + len(self.finals) + 2 * len(WRONG)
+        settled = SETTLED * max(0, self.pilots - len(self.tuning))
+        return tuned + bool(self.growths) * wide + grown + settled + len(self.finals) + 2 * len(WRONG)
 
 
 FULL = Effort()

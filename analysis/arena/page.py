@@ -34,7 +34,7 @@ stored, its curves.
 |---|---|
 | final | accuracy on held-out prompts, mean over the last three measurements and the seeds |
 | gain | difference to GRPO's final on the same seed, with a Student interval of 95 % |
-| failed | share of seeds that end below .1; on `sums` most differences are differences in this share |
+| failed | share of seeds that end below .1; large on `sums`, where it widens the intervals |
 | wrong rate | final less the final at a third and three times of the rate, two seeds |
 | 80 % at | median step at which 80 % of fresh data's final is reached |
 | KL, clip, ESS | KL(mu, pi) per token (k3), share of clipped tokens, Kish ESS of sequences, means |

@@ -110,8 +110,11 @@ def run_arena(
     part, steps = (int(k), int(n)), tasks.lag_from(lag)
     if finer and (seeds or steps == tasks.PIPELINE):
         raise UserError("--finer tunes at a lag in steps; leave out --seeds and --lag pipeline.")
-    if pilots and not finer:
-        raise UserError("--pilots needs --finer: it compares settings of the committed tuning.")
+    if pilots and (not finer or pilots <= len(halving.FULL.tuning)):
+        raise UserError(
+            f"--pilots is {pilots}{'' if finer else ' without --finer'}, expected more than the "
+            f"{len(halving.FULL.tuning)} seeds of the committed tuning, as in --finer --pilots 32."
+        )
     if seeds or steps == tasks.PIPELINE:
         frame = table.load()
         tuned = frame[(frame["task"] == task) & (frame["lag"] == tasks.tuned_at(steps))]

@@ -467,6 +467,8 @@ def test_finer_tuning_without_a_better_rate_runs_no_finals_and_writes_no_table(t
     assert not (tmp_path / "small-0.csv").exists()
     assert len(pd.read_csv(tmp_path / "small-0-tuning.csv")) == 3
     assert "leave out --seeds" in refused(capsys, "arena", "run", "--finer", "--seeds", "64", "--arm", "grpo")
+    for given in (("--pilots", "32"), ("--finer", "--pilots", "5")):
+        assert "as in --finer --pilots 32" in refused(capsys, "arena", "run", *given)
 
 
 def test_new_finals_replace_those_of_another_setting(tmp_path):
@@ -497,3 +499,5 @@ def test_the_best_four_settings_with_most_seeds_get_further_pilots_once():
     assert found[:2] == [(1e-6, (("eps", 0.2),)), (1e-5, ())], "a knob that does nothing"
     assert unsettled({**tried, (1e-2, ()): [0.2] * 32}, 32) == []
     assert unsettled(tried, 0) == []
+    assert replace(halving.FULL, pilots=32).cells - halving.FULL.cells == 4 * 27
+    assert replace(halving.FULL, pilots=2).cells == halving.FULL.cells
