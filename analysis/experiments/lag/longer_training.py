@@ -43,7 +43,8 @@ EXPERIMENT = ARMS.experiment(
         "5,400 steps.",
     ),
     systems={"M2PO (Prosperity before Collapse)": Part(
-            "a small model; the best threshold cuts one token in 10,000", ("m2po-*",)
+            "a small model; the best threshold cuts one token in 10,000; GRPO with a wide clip ends no lower",
+            ("m2po-*",),
         )},
 )  # fmt: skip
 asks(EXPERIMENT,
