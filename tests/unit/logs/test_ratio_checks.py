@@ -56,34 +56,6 @@ def test_a_healthy_log_however_stale_raises_no_alarm(stale):
     assert [seed for seed in range(60) if findings(sampled(stale=stale, seed=seed))] == []
 
 
-def test_few_heavy_or_constant_ratios_are_undecided_or_told():
-    assert estimates(sampled(many=10)).token is None
-    assert "Undecided" in verdict(sampled(many=10))
-    assert verdict(sampled()).startswith("Healthy")
-    assert "Look at ess: it crossed" in verdict(sampled(), ["ess"])
-    heavy = sampled(stale=4.0, many=64)
-    assert estimates(heavy).sequence is None
-    mu = np.full(5, -2.0)
-    same = [LoggedSequence(0, str(n), "g", np.ones(5, bool), logp_mu=mu, logp_pi=mu - 0.1) for n in range(30)]
-    assert "mean token ratio is 0.9048 ± 0" in findings(Log("made", tuple(same)))[0]
-
-
-@pytest.mark.parametrize(("kept", "flagged"), [(0.5, False), (0.3, True)])
-def test_tokens_that_pi_cannot_emit_count_as_ratio_zero(kept, flagged):
-    """mu is uniform over four tokens and pi gives `kept` to each of two: the mean ratio is 2 kept."""
-    random = np.random.default_rng(11)
-    rows = []
-    for n in range(200):
-        drawn = random.integers(4, size=8)
-        rows.append(LoggedSequence(0, str(n), "g", np.ones(8, bool), logp_mu=np.full(8, np.log(0.25)),
-                                   logp_pi=np.where(drawn < 2, np.log(kept), -np.inf)))  # fmt: skip
-    found = estimates(Log("made", tuple(rows)))
-    assert found.token is not None
-    assert abs(found.token.value - 2 * kept) < 5 * found.token.error
-    assert (found.log_ratio, found.inverse) == (None, None)  # KL(mu || pi) is infinite
-    assert bool(findings(Log("made", tuple(rows)))) is flagged
-
-
 def test_a_null_value_is_rejected_at_its_share_of_the_false_alarms():
     assert [Mean(1.0, 0.1, p).rejected for p in (2.4e-5, 2.6e-5)] == [True, False]
 

@@ -74,13 +74,6 @@ def test_text_is_tokenized_prompt_and_response_apart(folder, tmp_path):
     assert_allclose(one.logp_pi, by_hand(tmp_path / "model", [1, 2, 3], [4, 5], 1.0), atol=1e-5)
 
 
-def test_what_is_logged_as_tokens_is_not_tokenized_again():
-    one = LoggedSequence(
-        0, "a", "g", np.ones(1, dtype=bool), token=np.array([7]), prompt=np.array([3]), text=("3", "7")
-    )
-    assert recompute._tokenized(one, tokenizer=None) is one
-
-
 def test_messages_are_rendered_with_an_opening_unless_the_assistant_spoke_last():
     class Tokenizer:
         chat_template = "any"

@@ -64,23 +64,6 @@ def said(log):
     return verdict(log, log.alerts())
 
 
-def test_a_trainers_state_gives_our_metrics_by_step(tmp_path):
-    gap = "sampling/sampling_logp_difference/mean"
-    rows = [GRPO | {"step": n, gap: 0.01 * n} for n in (5, 10)]
-    rows += [{"eval_reward": 0.4, "step": 10}, {"train_runtime": 3.0, "train_loss": 0.1, "step": 10}]
-    log = read_any([trainer_state(tmp_path, rows)])
-    assert (log.source, log.notes) == ("TRL", ())
-    assert [row["step"] for row in log.rows] == [5, 10]
-    first = log.rows[0]
-    ours = {"reward/mean": 0.5, "actor/entropy": 0.7, "actor/grad_norm": 0.4, "val/kl_start_k3": 0.001}
-    assert {name: first[name] for name in ours} == ours
-    assert first["token_mult_prob_error"] == pytest.approx(math.exp(0.05))
-    assert log.keys["val/kl_start_k3"] == ("kl", "over the generated batch, to the reference model")
-    assert {"eval_reward", "learning_rate", "train_loss"} <= set(log.unread)
-    (row,) = [row for row in log.table() if row["metric"] == "token_mult_prob_error"]
-    assert (row["steps"], row["last"]) == (2, pytest.approx(math.exp(0.1)))
-
-
 def test_a_sound_log_is_healthy_and_one_without_limits_undecided(tmp_path):
     log = read_any([verl_lines(tmp_path / "run.jsonl", [VERL] * 4)])
     assert log.source == "verl"
@@ -110,14 +93,6 @@ def test_flat_lines_and_keys_with_dots_are_read_and_the_stack_is_told_by_its_key
     log = read_any([tmp_path / "metrics.jsonl"])
     assert (log.source, log.rows[0]["rollout_corr/kl_mu_pi_k1"]) == ("verl", 0.02)
     assert said(log).startswith("Look at actor.grad_norm")
-
-
-def test_a_kl_of_the_async_trainer_is_not_the_other_trainers(tmp_path):
-    log = read_any([trainer_state(tmp_path, [{"step": 1, "kl": 0.1, "ratio": 1.0, "entropy": 0.5}])])
-    assert log.source == "TRL async"
-    assert log.keys["rollout_corr/kl_mu_pi_k3"][0] == "kl"
-    assert "val/kl_start_k3" not in log.keys
-    assert log.rows[0]["actor/entropy"] == 0.5
 
 
 def test_checkpoints_of_a_run_are_one_log_and_tokens_beside_them_go_first(tmp_path):
