@@ -17,15 +17,15 @@ PICTURE = "assets/arena-{lag}.svg"
 """File name of the picture of a lag, beside PAGE."""
 HEAD = """# The arena
 
-Recipes on stale data, each tuned alike: learning rate times one knob of the recipe's, on tuning seeds, with
-grids that grow until the optimum is inside and rates halfway to its neighbors; then 16 seeds and 16 fresh
-ones, and further blocks for arms of open claims. The design, fixed before the runs, is the text of
-`analysis/arena/__init__.py`. This page is written from the committed table by `python -m
-analysis.arena.page`; `testbed arena show` prints the same, and the verdicts are the claims of experiment
-`arena`. Conclusions: [findings](findings.md).
+This page compares recipes that train on stale data. Every recipe is tuned in the same way: its learning rate
+and one knob, on seeds for tuning alone. A grid grows until its best setting is inside, and rates halfway to
+the best one's neighbors are tried, too. Every recipe then runs on 16 seeds and 16 fresh ones; recipes with an
+open claim get more. The design was fixed before the runs: `analysis/arena/__init__.py` has it. The verdicts
+are the claims of experiment `arena`, and [findings](findings.md) has the conclusions. `python -m
+analysis.arena.page` writes this page from the committed table; `testbed arena show` prints the same.
 
-The placebo is GRPO tuned and run on other seeds: its gain shows how much tuning and seeds alone can make.
-Your own recipe joins with `testbed arena add FILE:FN --knob width=.1,.3,1`, and
+The placebo is GRPO again, tuned and run on other seeds. Its gain shows what tuning and seeds alone can do.
+To add your recipe, run `testbed arena add FILE:FN --knob width=.1,.3,1`.
 `testbed advise LOG` reads this table at the drift of a training log. On the site you can filter the page by
 task, lag and recipe. Click the head of a column to sort by it, or a recipe to see its seeds and, where
 stored, its curves.
@@ -42,10 +42,10 @@ stored, its curves.
 """
 WHICH = """## Which to use
 
-Measure KL(mu, pi) per token on your own run: `testbed advise LOG` does this and reads the table at that
-drift. Below are its answers by drift, with rate and knob tuned, and with a rate that is off by a factor of 3:
-the recipe that loses least against fresh data among those that ran in every cell within a factor of 3 of the
-drift. The first run's seeds choose the recipe; loss and 95 % interval come from the replication's seeds. A
+Measure KL(mu, pi) per token on your run: `testbed advise LOG` does this and reads the table at that drift.
+Below are its answers by drift, once with rate and knob tuned, and once with a rate that is off by a factor of
+3. Cells within a factor of 3 of the drift count. The answer is the recipe that loses least against fresh data
+among those that ran in all of these cells. The first run's seeds choose the recipe; loss and 95 % interval come from the replication's seeds. A
 negative loss is a gain. The table says nothing below {low:.2g} or above {high:.2g} nats, or about larger
 models.
 
@@ -57,11 +57,12 @@ models.
 """
 JOINT = """## One setting for all
 
-If you must fix rate and knob beforehand: the setting with the best mean score over all stale tasks and lags
-of a recipe, among those that tuning tried in all of them, beside the best setting of each cell. The left part
-has scores of tuning, on two to five seeds; the right part has finals of {seeds} seeds on which nothing was
-tuned, at {places}, with a 95 % interval over seeds. Recipes were tuned on different cells. grpo and placebo
-are one recipe on other seeds and cells, so differences smaller than theirs mean nothing. `testbed arena show
+Read this table if you must fix rate and knob beforehand. For each recipe it compares one setting for all
+stale tasks and lags with the best setting of each cell. The one setting has the best mean score among those
+that tuning tried everywhere. The left part has scores of tuning, on two to five seeds. The right part has
+finals of {seeds} seeds on which nothing was tuned, at {places}, with a 95 % interval over seeds. Recipes were
+tuned on different cells. grpo and placebo are one recipe on other seeds and cells, so that a difference
+smaller than theirs means nothing. `testbed arena show
 --one-setting` prints the finals cell by cell.
 
 <div class="sortable" markdown>

@@ -21,7 +21,8 @@ class Length(TokenTask):
        task.
     2. E[reward | length = l] = 1/M for every l = 1 .. T and every prompt, under each policy that is uniform
        over digits at its first token and then stops independently of that token, such as the uniform policy.
-       Sense 1 excludes length 1, the bare end token; its chance-level reward includes it here.
+       Sense 1 does not cover the bare end token, the only response of length 1; sense 2 does, since its
+       reward is the chance level.
     """
 
     def __init__(self, *, digits: int = 2, modulus: int = 8, limit: int = 16) -> None:
@@ -48,9 +49,9 @@ class Length(TokenTask):
         return prompt_NQ.sum(axis=1) % self.modulus
 
     def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
-        """Return the answer, wrong with probability `noise`, then uniform filler, of uniform length 1 .. T.
+        """Return the answer (wrong with probability `noise`), then uniform filler, and masks, [N, T] each.
 
-        With fewer than T digits the end token follows.
+        The number of digits is uniform on 1 .. T; an end token follows if it is below T.
         """
         prompt_NQ = self.check_prompts(prompt_NQ)
         N, T = prompt_NQ.shape[0], self.response_length

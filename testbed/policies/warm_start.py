@@ -40,8 +40,8 @@ def warm_start(
 
     The learning rate rises over the first tenth of the steps and falls to 0 over the last third; above the
     width WIDE it falls with the width, as Adam's best rate does. Every step sees `batch` fresh prompts with
-    `group` responses each. Up to rounding a row depends only on its seed: train each seed once and start all
-    cells that share it there.
+    `group` responses each. Up to rounding a row depends only on its seed: train each seed once, and start all
+    cells with this seed from its model.
 
     Raises UserError for counts below 1 and for a noise outside [0, 1].
     """

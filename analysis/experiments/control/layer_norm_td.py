@@ -28,8 +28,8 @@ ARMS: dict[str, Grid] = {
     "replay and target, as many steps": {**SLOWER, **WAITS},
 }
 """Each arm makes 500 updates: from the steps of 64 copies, from the steps of one copy, or from 64 replayed
-steps of one copy. At equal environment steps, the one copy makes 64 before each update. A target network with
-period 500 never leaves the start."""
+steps of one copy. In arms with as many steps, the single copy makes 64 steps before each update. A target
+network with period 500 never leaves the start."""
 
 
 @cache

@@ -27,9 +27,10 @@ STARTS = {"steps, look-ahead": [{"rate": rate, "alpha": 0.5} for rate in (500.0,
 
 
 def drawn(seed: int, bias: float) -> tuple[Ints, Floats, Floats, Floats]:
-    """Return next states [T, S, A], rewards of last choices [S, A], first logits and judged logits [T, S, A].
+    """Return next states [T, S, A], rewards of last choices [S, A], the base's logits and the reward model's
+    scores, [T, S, A] each.
 
-    The process reward model knows the base's probability of a right answer, in logits, plus a bias.
+    A score is the base's probability of a right answer with a bias added to its logit.
     """
     rng = generator(seed, NAME)
     shape = (STEPS, STATES, ACTIONS)
@@ -59,7 +60,7 @@ def learn(seeds: Seeds, arm: str, bias: float, rate: float, alpha: float = 0.0) 
 
     Every round samples responses. Online DPO prefers the choice with the higher score, of two at each step,
     or the right one of two responses. A look-ahead moves a step's score by `alpha` toward the mean score of
-    sampled next steps, which costs no answer.
+    sampled next steps; it samples no answer for this.
     """
     next_RTSA, reward_RSA, logit_RTSA, judged_RTSA = (
         np.stack(each) for each in zip(*(drawn(int(seed) + LATER, bias) for seed in seeds), strict=True)

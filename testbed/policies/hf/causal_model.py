@@ -25,8 +25,8 @@ NONE = Lora()
 PACKED = 128
 """Most columns of a packed row, a prompt with all its responses: beyond it attention costs too much."""
 MANY = 8
-"""Passes of 64 rows that repay copying the weights to another layout: 3.5, 7.7 and 8.0 were measured at 84
-thousand, 3 and 30 million weights."""
+"""Least number of passes of 64 rows for which copying the weights to another layout saves time. Measured:
+3.5, 7.7 and 8.0 at 84 thousand, 3 million and 30 million weights."""
 Frozen: TypeAlias = Callable[[Tensor, dict[str, tuple[int, ...]]], Tensor]
 """(frozen weights [1, F], names and shapes) -> new ones [1, F]."""
 Hidden: TypeAlias = Callable[[int, Tensor, int], Tensor]
@@ -179,7 +179,7 @@ class CausalModel:
         return self._adapted and self._change is None
 
     def replicas(self, weights: dict[str, Tensor]) -> int:
-        """Return the number of replicas in these weights; stacked ones have a dimension more."""
+        """Return the number of replicas in these weights; stacked weights have one more dimension."""
         name, shape = self.flat.names[0], self.flat.shapes[0]
         return len(weights[name]) if weights[name].dim() > len(shape) else 1
 
@@ -201,9 +201,9 @@ class CausalModel:
         save_adapter(self.module, self.weights(theta_P.detach()), folder)
 
     def bind(self, weights: dict[str, Tensor], passes: int) -> None:
-        """Put weights into the module: passes without gradient then need no swap each.
+        """Put weights into the module, so that passes without gradient need not swap them each time.
 
-        passes: their expected number. From MANY on, linear layers on a CPU get copies laid out by input:
+        passes: expected number of passes. From MANY on, linear layers on a CPU get copies laid out by input:
         products of 64 rows then take three quarters of the time.
         """
         if weights is self._bound:
@@ -237,8 +237,8 @@ class CausalModel:
     ) -> Prefix:
         """Run each prompt once and repeat its cache `group` times; columns without a real token are dropped.
 
-        A common beginning of all prompts, as a system prompt, runs once for all. real_NQ: False on padding,
-        on the left. Differentiable: the group's gradients add up in the shared prompt, for one pass.
+        A beginning common to all prompts, such as a system prompt, runs once. real_NQ: False on padding, on
+        the left. Differentiable: one backward pass adds up the gradients of a group in its prompt.
         """
         prompt_NQ, real_NQ = _cut(prompt_NQ, real_NQ)
         self._check_length(prompt_NQ.shape[1])
@@ -329,11 +329,11 @@ class CausalModel:
         sees_LL = (whose_L == -1) | (whose_L == whose_L[:, None])
         sees_LL &= place_L <= place_L[:, None]
         real_NL = torch.cat([real_NQ, real_NQ.new_ones(prompts, group * length)], dim=1)
-        itself_LL = torch.eye(len(place_L), dtype=torch.bool, device=device)  # padding must see something
+        itself_LL = torch.eye(len(place_L), dtype=torch.bool, device=device)  # padding sees itself
         sees_NLL = (sees_LL & real_NL[:, None]) | itself_LL
         hidden_NLL = torch.zeros_like(sees_NLL, dtype=self.dtype)
         hidden_NLL.masked_fill_(~sees_NLL, torch.finfo(self.dtype).min)
-        hidden_NLL = functional.pad(hidden_NLL, (common, 0))  # all see what is common
+        hidden_NLL = functional.pad(hidden_NLL, (common, 0))  # every row sees the common tokens
         place_NL = (place_L - (~real_NQ).sum(1, keepdim=True)).clamp(min=0) + common
         token_NL = torch.cat([prompt_NQ, token_BT.reshape(prompts, -1)], dim=1)
         feature_NLH = self._call(weights, token_NL, hidden_NLL[:, None], place_NL, read)

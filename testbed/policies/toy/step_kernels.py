@@ -34,7 +34,7 @@ Block = tuple[Floats, Floats, Floats, Floats]
 """Weights [R, outputs, inputs]: qkv, out, up, down."""
 Rooms = tuple[Floats, Floats, Floats, Floats, Floats]
 Served = tuple[int, int, int, bool]
-"""First of up to eight responses and their number, the prompts' column, True if it serves all of them."""
+"""First response and number of responses (at most eight), column of their prompts, True if it serves all."""
 
 U: Any = np.uint64
 ZERO, ONE, TWO, THREE, FOUR, EIGHT = (U(i) for i in (0, 1, 2, 3, 4, 8))
@@ -116,9 +116,9 @@ def step(
 ) -> None:
     """y = the block's output for the newest tokens' features x; stores their queries, keys and values.
 
-    own_XB: queries, keys and values of own tokens, rows (token, replica, 3 D), the newest last. prompt_RIC:
-    those of prompts; column k C + c is token k of column c, which serves B / C responses side by side.
-    bias_RC is HIDDEN at padding. counts: own tokens, prompts' tokens, heads.
+    own_XB: queries, keys and values of the responses' tokens, rows (token, replica, 3 D), the newest last.
+    prompt_RIC: those of prompts; column k C + c is token k of column c, which serves B / C responses side by
+    side. bias_RC is HIDDEN at padding. counts: tokens of responses, tokens of prompts, heads.
     """
     R, D, B = U(x_RDB.shape[0]), U(x_RDB.shape[1]), U(x_RDB.shape[2])
     rows, stride = THREE * D, R * THREE * D
@@ -218,7 +218,7 @@ def _draw(drawn: Counts, logp: Floats, power: Floats, uniform_B: Doubles) -> Non
 def attend_step(
     o_RDB: Floats, own_XB: Floats, prompt_RIC: Floats, bias_RC: Floats, counts: tuple[int, int, int]
 ) -> None:
-    """Attention of only the newest own token, for a block that does more than `step`."""
+    """Compute only the attention of the newest token, for a block that `step` does not cover."""
     R, rows = U(o_RDB.shape[0]), U(prompt_RIC.shape[1])
     scores = np.zeros((counts[0] + counts[1], EIGHT), np.float32)
     for r in range(R):
