@@ -45,9 +45,9 @@ WHICH = """## Which to use
 Measure KL(mu, pi) per token on your run: `testbed advise LOG` does this and reads the table at that drift.
 Below are its answers by drift, once with rate and knob tuned, and once with a rate that is off by a factor of
 3. Cells within a factor of 3 of the drift count. The answer is the recipe that loses least against fresh data
-among those that ran in all of these cells. The first run's seeds choose the recipe; loss and 95 % interval come from the replication's seeds. A
-negative loss is a gain. The table says nothing below {low:.2g} or above {high:.2g} nats, or about larger
-models.
+among those that ran in all of these cells. The first run's seeds choose the recipe; loss and 95 % interval
+come from the replication's seeds. A negative loss is a gain. The table says nothing below {low:.2g} or above
+{high:.2g} nats, or about larger models.
 
 ![Loss of accuracy of the best recipe, by drift, and of tuned GRPO](assets/arena-which.svg){{ width="640" }}
 
