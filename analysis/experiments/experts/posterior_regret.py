@@ -9,8 +9,7 @@ from functools import cache
 import numpy as np
 from scipy import special
 
-from analysis.lab import Experiment, Floats, Plot, Rows, Seeds, columns, generator, of_seeds
-from analysis.sweeps.tuning import tuning_seeds
+from analysis.lab import Floats, Grid, Groups, Plot, Seeds, TunedArms, ask, generator
 from testbed.offline.preferences import pair_gradient, tilt
 
 
@@ -25,9 +24,8 @@ def _normalized(weight_RA: Floats) -> Floats:
 
 
 NAME = "posterior-regret"
-SEEDS, ANSWERS, FEATURES, BETA, DRAWN, STEPS = 128, 12, 6, 0.5, 8, 400
-RATES = {"brain": (0.03, 0.1, 0.3, 1.0, 3.0), "dpo": (0.1, 0.3, 1.0, 3.0, 10.0)}
-ARMS = ("brain", "dpo, soft labels")
+SEEDS, PILOTS, FRESH, ANSWERS, FEATURES, BETA, DRAWN, STEPS = 128, 48, 570_000, 12, 6, 0.5, 8, 400
+RATES: Grid = {"rate": tuple(2.0**i for i in range(-6, 6))}
 LESS = 0.02
 """Margin of the regularized reward; rewards have standard deviation 1. Set before the table."""
 
@@ -75,8 +73,9 @@ def given(seeds: Seeds) -> tuple[Floats, ...]:
     return ref_RA, sampler_RA, reward_RA, posterior_RA, np.stack([span(seed) for seed in seeds])
 
 
-def learned(seeds: Seeds, name: str, rate: float) -> Floats:
+def learn(seeds: Seeds, arm: str, rate: float) -> Groups:
     """Return J* - J minus the least of the class, mean over the last quarter of the steps, [R]."""
+    seeds = tuple(int(seed) + FRESH for seed in seeds)
     ref_RA, sampler_RA, reward_RA, posterior_RA, span_RAA = given(seeds)
     streams = [generator(seed, f"{NAME}/answers") for seed in seeds]
     theta_RA, found = np.zeros_like(ref_RA), []
@@ -86,14 +85,12 @@ def learned(seeds: Seeds, name: str, rate: float) -> Floats:
         if step >= 3 * STEPS // 4:
             found.append(_missed(pi_RA, posterior_RA))
         pick_RN = np.stack([s.choice(ANSWERS, DRAWN, p=p) for s, p in zip(streams, sampler_RA, strict=True)])
-        if name == "brain":
+        if arm == "brain":
             count_RA = (pick_RN[..., None] == np.arange(ANSWERS)).sum(1).astype(np.float64)
             step_RA = brain_step(count_RA, pi_RA, sampler_RA, posterior_RA)
             theta_RA += rate * (span_RAA @ step_RA[..., None])[..., 0]
             continue
         first_RK, second_RK = pick_RN[:, ::2], pick_RN[:, 1::2]
-        for stream in streams:
-            stream.random(DRAWN // 2)  # the table was drawn beside labels that are retired
         won_RK = special.expit(reward_RA[row, first_RK] - reward_RA[row, second_RK])
         weight_R1AA, apart_RK = np.zeros((len(ref_RA), 1, ANSWERS, ANSWERS)), first_RK != second_RK
         both = (first_RK, second_RK, won_RK), (second_RK, first_RK, 1 - won_RK)
@@ -102,32 +99,18 @@ def learned(seeds: Seeds, name: str, rate: float) -> Floats:
         label_R1AA = np.ones_like(weight_R1AA)
         _, slope_RA = pair_gradient(theta_RA, feature_1AF, weight_R1AA, label_R1AA, beta=BETA, kind="dpo")
         theta_RA -= rate * (span_RAA @ slope_RA[..., None])[..., 0]
-    return np.asarray(np.mean(found, axis=0)) - least_missed(tuple(seeds))
+    return {"regret": np.asarray(np.mean(found, axis=0)) - least_missed(seeds)}
 
 
-@cache
-def rate_of(name: str) -> float:
-    """Return the learning rate of an arm with the least regret over 8 tuning seeds."""
-    seeds = tuple(tuning_seeds(8))
-    return min(RATES[name[:5].strip(", ")], key=lambda rate: float(learned(seeds, name, rate).mean()))
-
-
-def rows(seeds: Seeds) -> Rows:
-    """Yield the regret of every arm at its best rate."""
-    for name in ARMS:
-        rate = rate_of(name)
-        yield columns(seeds, arm=name, rate=rate, regret=learned(seeds, name, rate))
-
-
-EXPERIMENT = Experiment(
+EXPERIMENT = TunedArms(
+    {"brain": RATES, "dpo, soft labels": RATES}, learn, "-regret", PILOTS
+).experiment(
+    NAME, SEEDS, ("regret",), {"answers": ANSWERS, "features": FEATURES, "drawn": DRAWN, "beta": BETA},
     question="Does BRAIn miss the regularized optimum by less than DPO on the same stale answers?",
     source="Pandey et al. (2024), BRAIn, arXiv:2402.02479",
     differs="12 answers with known rewards, 6 random features, too few for the optimum; 8 answers per step "
     "from a distribution that neither method samples",
-    compute=of_seeds(
-        NAME, rows, SEEDS, {"answers": ANSWERS, "features": FEATURES, "drawn": DRAWN, "beta": BETA}
-    ),
-    keys=("run", "seed", "arm"), metrics=("rate", "regret"), margins={"regularized reward": LESS},
+    margins={"regularized reward": LESS},
     figure=Plot(
         "distribution", x="arm", y="regret: regret, regularized reward",
         says="Shows how far learners end below the largest reward minus KL of their class, with 6 random "
@@ -137,9 +120,7 @@ EXPERIMENT = Experiment(
     ),
     systems=("BRAIn",),
 )  # fmt: skip
-
-EXPERIMENT.claim(
-    "brain-regrets-less-than-dpo-on-soft-labels",
-    "With the reward of every answer, BRAIn's mean regret is 0.02 below that of DPO with both answers of a "
-    "pair weighed by Bradley-Terry's chances, at equal numbers of answers and each at its best rate.",
-).compare("regret", {"arm": "dpo, soft labels"}, {"arm": "brain"}, by=LESS)
+ask(EXPERIMENT, "brain-regrets-less-than-dpo-on-soft-labels", "With the reward of every answer, BRAIn's mean "
+    "regret is 0.02 below that of DPO with both answers of a pair weighed by Bradley-Terry's chances, at "
+    "equal numbers of answers and each at its best rate.", "dpo, soft labels", "brain", LESS,
+    "regret")  # fmt: skip

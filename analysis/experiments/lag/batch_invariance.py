@@ -168,7 +168,8 @@ ADAM = Experiment(
     systems={
         "Batch-size invariance (PPO-EWMA)": Part(
             "from 128 down to 8 responses, where more and smaller steps still learn faster at rate / "
-            "sqrt(c); for plain gradient descent see batch-invariance"
+            "sqrt(c); Adam's betas stay, which the source rescales; for plain gradient descent see "
+            "batch-invariance"
         )
     },
 )

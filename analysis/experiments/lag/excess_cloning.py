@@ -214,7 +214,7 @@ EXPERIMENT = Experiment(
         "it (fine rewards), or of DPO on pairs that the clone wrote; in training 4 in 10 rewards are wrong; "
         "all arms are tuned.",
     ),
-    systems={"SFT→RL for vulnerability detection": Part("GRPO against DPO behind little cloning")},
+    systems={"SFT→RL for vulnerability detection": Part("GRPO against DPO behind little cloning, one beta")},
 )  # fmt: skip
 
 asks(EXPERIMENT,

@@ -46,7 +46,8 @@ EXPERIMENT = BATCHES.experiment(
     ),
     systems={
         "OAPL": Part(
-            "one task, one small model; the responses come from the trained policy there, not from DeepCoder"
+            "one task; the responses come from the trained policy there, not from DeepCoder; "
+            "beta2 in steps of three"
         )
     },
 )  # fmt: skip

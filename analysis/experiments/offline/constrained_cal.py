@@ -15,9 +15,8 @@ from envs.mdps import garnet
 from testbed.rng import generator, keys
 
 NAME = "constrained-cal"
-SEEDS, PILOTS, ITERATIONS, EPISODES = 192, 12, 100, 1
-DUAL = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0)
-CONSERVE, CONVEX = (0.5, 1.0, 2.0, 4.0), (0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)
+SEEDS, PILOTS, FRESH, ITERATIONS, EPISODES = 192, 48, 570_000, 100, 1
+DUAL, CONSERVE, CONVEX = (tuple(2.0**i for i in range(*ends)) for ends in ((-6, 5), (-3, 4), (-3, 10)))
 OFF = {"conservatism": (0.0,), "convexity": (0.0,)}
 GRIDS: dict[str, Grid] = {
     "plain": {"dual_rate": DUAL, **OFF},
@@ -91,7 +90,7 @@ def settings() -> dict[str, tuple[Cell, bool]]:
 def rows(seeds: Seeds) -> Rows:
     """Yield bias, violations and return over the second half of training, with every arm tuned."""
     arms = settings()
-    found_R4C = np.stack([trained(seed, [cell for cell, _ in arms.values()]) for seed in seeds])
+    found_R4C = np.stack([trained(seed + FRESH, [cell for cell, _ in arms.values()]) for seed in seeds])
     for index, (name, (_, ends)) in enumerate(arms.items()):
         measured = dict(zip(("bias", "violations", "return"), found_R4C[:, :3, index].T, strict=True))
         yield columns(seeds, arm=name, **measured, **{"at end": int(ends)})

@@ -16,14 +16,14 @@ from analysis.lab import Experiment, Floats, Grid, Groups, Part, Plot, Rows, See
 from testbed.rng import generator
 
 NAME = "data-constraints"
-SEEDS, PILOTS, LOGGED, DEGREE, NEAR = 192, 24, 200, 6, 0.15
+SEEDS, PILOTS, FRESH, LOGGED, DEGREE, NEAR = 192, 96, 570_000, 200, 6, 0.15
 GRID_S, GRID_A = np.linspace(0.0, 1.0, 11), np.linspace(-3.0, 3.0, 121)
 LOGGERS = ("poor", "mixed", "narrow")
-WEIGHTS = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
+WEIGHTS = tuple(2.0**i for i in range(-6, 11))
 GRIDS: dict[str, Grid] = {
     "none": {},
     "cloning": {"weight": WEIGHTS},
-    "support": {"floor": (0.001, 0.003, 0.01, 0.03, 0.1, 0.2, 0.4, 0.8)},
+    "support": {"floor": tuple(2.0**i for i in range(-10, 1))},
     "nearest data": {"weight": WEIGHTS, "beta": (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)},
     "better data": {"weight": WEIGHTS},
     "better and generated": {"weight": WEIGHTS},
@@ -116,6 +116,7 @@ def judged(
     seeds: Seeds, arm: str, logger: str, weight: float = 0.0, beta: float = 0.0, floor: float = 0.0
 ) -> Groups:
     """Return the value of the greedy policy as a share of the best, and its over-estimation by Q, [R]."""
+    seeds = tuple(seed + FRESH for seed in seeds)
     bandits, *_, q_RSA = logs(logger, seeds)
     held_RSA = q_RSA
     if arm == "support":

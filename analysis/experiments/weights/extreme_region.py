@@ -152,7 +152,8 @@ EXPERIMENT = Experiment(
     ),
     systems={
         "ERPD (Extreme Region Policy Distillation)": Part(
-            "far smaller is this project's factor of 2; distillation mixes weights; no collapse of entropy"
+            "far smaller is this project's factor of 2; distillation mixes weights; more updates cost no "
+            "reward, so that little drift is there to remove"
         )
     },
 )
