@@ -18,7 +18,7 @@ OTHERS = "#c4c4c4"
 ACROSS = 3
 """Panels side by side."""
 LIMIT = 3.0
-"""Weights beyond are cut: the middle is what tells objectives apart."""
+"""Weights beyond this size are cut, because objectives differ below it."""
 
 
 def draw(table: pd.DataFrame) -> Figure:

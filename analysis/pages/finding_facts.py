@@ -70,7 +70,7 @@ class Facts:
         return found.low, found.center, found.high
 
     def by_clip_and_rate(self, task: str) -> list[str]:
-        """Return GRPO's tuning scores at LAG: clip 0.2 and any at fresh data's rate, then at any rate."""
+        """Return GRPO's tuning scores at LAG: clip 0.2 and any clip, at fresh data's rate and at any."""
         rows = self.tuning[(self.tuning["task"] == task) & (self.tuning["lag"] == LAG)]
         rows = rows[rows["arm"] == "grpo"]
         fresh = self.frame[(self.frame["task"] == task) & (self.frame["lag"] == 0)]

@@ -78,7 +78,8 @@ def layer_noise(
 ) -> SamplerEngine:
     """W_mu = W + sigma scale_l rms(W) N(0, 1), fixed for the run; redraw=True draws anew for every batch.
 
-    scales: one factor per block, 1 beyond its end and outside the blocks; (1, 0, 0) perturbs only the first.
+    scales: one factor per block; blocks past its end and weights outside blocks have 1. (1, 0, 0) perturbs
+    only the first of three blocks, and what is outside.
     """
     if not sigma >= 0:
         raise UserError(f"sigma is {sigma}, a standard deviation relative to the weights; expected >= 0.")

@@ -16,8 +16,8 @@ SEEDS, PILOTS, FIFTH = 64, 32, 0.2
 Set before the table was made."""
 ROOM, LOTS, PLANTS, LENGTH, ROUNDS, EVERY = 5, (2, 4), 2, 16, 15, 3
 PASSES, CLIP, DISCOUNT = 8, 0.2, 0.9
-"""Most stock of an item; sizes of a lot; plants that run side by side, their steps a round, rounds, and those
-between scores; gradient steps of the policy a round, PPO's clip; discount."""
+"""Most stock of an item; sizes of a lot; parallel plants, steps of a plant in a round, rounds, rounds between
+scores; gradient steps of the policy in a round, PPO's clip; discount."""
 STEPS, HALVES = (
     (0.5, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0),
     (0.05, 0.1, 0.2, 0.4, 0.8, 1.0),
@@ -30,7 +30,7 @@ order by the critic of its post-decision state. Steps of policy and critics, and
 
 @dataclass(frozen=True)
 class Plants:
-    """Two items and one machine that is set up for one of them: what an order does at once, and demand after.
+    """Two items and one machine, set up for one of them. An order changes stocks at once; demand follows.
 
     State (stock, stock, set up for) [S], orders nothing or a lot of an item [A]. after_SA: post-decision
     state; cost_RSA: of lot and set-up; gain_RZS: reward from post-decision state z to state s, sales less
@@ -98,7 +98,7 @@ def learn(seeds: Seeds, arm: str, rate: float, critic: float, lam: float) -> Gro
 
     Advantages: "state" G - V(s); "dual" max(G - V(s), G - r(s, a) - V(z)) with the return after the order
     against a critic of post-decision states z; "post" r(s, a) + V(z) - V(s). G is the lambda-return by V(s).
-    Critics are tables, which go the share `critic` of the way to the mean of their targets a round.
+    Critics are tables. In each round an entry moves by the share `critic` toward the mean of its targets.
     """
     plants, R = Plants.of(seeds), len(seeds)
     rng, r = generator(int(seeds[0]), f"{NAME}/few draws"), np.arange(R)[:, None]

@@ -23,8 +23,8 @@ ARMS: dict[str, Grid] = {
     "uneven": {"explore": UNEVEN, "penalty": PENALTY},
     "uneven, no loop": {"explore": UNEVEN, "penalty": PENALTY},
 }
-"""Share of uniform exploration, learning from its rounds alone or from all; sharpness of inverse gap
-weighting, learning from all rounds or from as many separate uniform ones; ridge penalty of the oracle.
+"""explore: share of uniform exploration, or sharpness of inverse gap weighting (uneven). penalty: ridge of
+the oracle, which learns from uniform rounds alone, from all rounds, or from as many separate uniform ones.
 """
 
 
@@ -81,7 +81,7 @@ def routed(pi_RNA: Floats, u_RN: Floats) -> Floats:
 def learned_from(
     arm: str, taken_RNA: Floats, pi_RNA: Floats, explore: float, u_RN2: Floats
 ) -> tuple[Floats, Floats]:
-    """Return the routes from which the oracle learns, one-hot or none, and numbers for their rewards."""
+    """Return the routes that the oracle learns from, one-hot or zeros if left out, and uniform numbers."""
     if arm == "uneven, no loop":
         return routed(np.full_like(pi_RNA, 1 / ROUTES), u_RN2[:, ::-1, 0]), u_RN2[:, ::-1, 1]
     if arm == "uniform":
@@ -92,9 +92,11 @@ def learned_from(
 
 
 def learn(seeds: Seeds, arm: str, explore: float, penalty: float) -> Groups:
-    """Return means over the later generations: success while exploring, success of the greedy policy, its
-    fall from one generation to the next, the correlation with the generation that learns from it; and the
-    fall averaged from the first learned generation on.
+    """Return outcomes by name, [R] each, as means over the later generations.
+
+    They are success while exploring, success of the greedy policy, its fall from one generation to the next,
+    and its correlation with the next generation that learns from it. A second fall averages from the first
+    learned generation on.
     """
     seeds, found_RDA = tuple(seeds), np.zeros((len(seeds), 1 + TRAITS, ROUTES))
     waiting, value_GR, earned_GR = [], [], []

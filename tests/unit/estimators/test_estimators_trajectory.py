@@ -91,27 +91,20 @@ def as_paths(episodes, at):
             for i in range(episodes.reward_NT.shape[-2])]  # fmt: skip
 
 
+Q_HAT = np.random.default_rng(5).normal(size=(4, 2, 3))
+
+
 @pytest.mark.parametrize(
-    ("fast", "loop"),
-    [(trajectory_is, slow.importance), (trajectory_wis, slow.weighted), (pdis, slow.per_decision),
-     (cwpdis, slow.per_decision_weighted)],
+    ("fast", "loop", "model"),
+    [(trajectory_is, slow.importance, ()), (trajectory_wis, slow.weighted, ()),
+     (pdis, slow.per_decision, ()), (cwpdis, slow.per_decision_weighted, ()),
+     (trajectory_dr, slow.doubly_robust, (Q_HAT, False)), (wdr, slow.doubly_robust, (Q_HAT, True))],
 )  # fmt: skip
-def test_an_estimator_is_its_formula_written_as_a_loop_in_every_data_set(fast, loop):
+def test_an_estimator_is_its_formula_written_as_a_loop_in_every_data_set(fast, loop, model):
     episodes = sample()
-    found = fast(episodes).value
+    found = fast(episodes.with_model(Q_HAT) if model else episodes).value
     for at in np.ndindex(2, 3):
-        expected = loop(as_paths(episodes, at), episodes.pi_SA, episodes.mu_SA, 0.8, 4)
-        assert found[at] == pytest.approx(expected, rel=1e-12)
-
-
-@pytest.mark.parametrize(("fast", "shares"), [(trajectory_dr, False), (wdr, True)])
-def test_doubly_robust_estimators_are_their_formulas_written_as_loops(fast, shares):
-    episodes = sample()
-    q_hat = np.random.default_rng(5).normal(size=(4, 2, 3))
-    found = fast(episodes.with_model(q_hat)).value
-    for at in np.ndindex(2, 3):
-        data = as_paths(episodes, at)
-        expected = slow.doubly_robust(data, episodes.pi_SA, episodes.mu_SA, 0.8, 4, q_hat, shares)
+        expected = loop(as_paths(episodes, at), episodes.pi_SA, episodes.mu_SA, 0.8, 4, *model)
         assert found[at] == pytest.approx(expected, rel=1e-12)
 
 

@@ -226,17 +226,13 @@ def test_the_module_has_its_own_weights_back_after_sampling_under_others(policy,
     assert torch.equal(policy.sample(other_RP, prompt_RNQ, 2, uniform_RBT)[2], first[2])
 
 
-def test_a_response_ends_with_any_of_the_end_tokens_and_only_at_its_last_place():
-    task = SimpleNamespace(end_tokens=(3, 7), stops=())
-    token_MT = torch.tensor([[0, 3], [0, 7], [7, 0], [3, 5]])
-    over_M = hf_decoder.ended_by(task)(token_MT, torch.arange(4), 1)
-    assert over_M.tolist() == [True, True, False, False]
-
-
-def test_a_stop_string_ends_a_response_beside_its_end_tokens():
-    task = SimpleNamespace(end_tokens=(7,), stops=("x",), stopped=lambda token_MT: token_MT[:, -1] == 3)
-    over_M = hf_decoder.ended_by(task)(torch.tensor([[1, 7], [1, 3], [1, 1]]), torch.arange(3), 1)
-    assert over_M.tolist() == [True, True, False]
+def test_a_response_ends_with_an_end_token_at_its_last_place_or_with_a_stop_string():
+    ends = SimpleNamespace(end_tokens=(3, 7), stops=())
+    stops = SimpleNamespace(end_tokens=(7,), stops=("x",), stopped=lambda token_MT: token_MT[:, -1] == 3)
+    for task in (ends, stops):
+        token_MT = torch.tensor([[0, 3], [0, 7], [7, 0], [3, 5]])
+        over_M = hf_decoder.ended_by(task)(token_MT, torch.arange(4), 1)
+        assert over_M.tolist() == [True, True, False, False]
 
 
 def test_a_choice_has_the_log_probability_of_its_token_in_its_own_row():
