@@ -116,11 +116,9 @@ def shown(groups: Mapping[Any, ArrayLike], digits: int = 4) -> str:
     )
 
 
-def median_within(
-    pairs: Mapping[Any, ArrayLike], margin: float, note: str, floored: Sequence[str] = ()
-) -> Evidence:
+def median_within(pairs: Mapping[Any, ArrayLike], margin: float, note: str) -> Evidence:
     """Return evidence that |median(x)| < margin in every group of paired differences."""
-    return within(pairs, margin, note, MEDIAN, floored)
+    return within(pairs, margin, note, MEDIAN)
 
 
 def happens_mostly(event_N: Sequence[bool] | pd.Series, note: str) -> Evidence:

@@ -57,12 +57,9 @@ class PairWorld:
         return train_on_pairs(self.feature_SAF, self.ref_SA, pairs, steps=steps, rate=rate, beta=beta)
 
 
-def linear_world(
-    seed: int, *, contexts: int = 12, actions: int = 6, width: int = 4, hidden: float = 0.0
-) -> PairWorld:
-    """Rewards w . phi, plus `hidden` normal ones that features do not show; a uniform reference."""
+def linear_world(seed: int, *, contexts: int = 12, actions: int = 6, width: int = 4) -> PairWorld:
+    """Return a world with rewards w . phi and a uniform reference."""
     rng = generator(seed, "linear pair world")
     feature_SAF = rng.normal(size=(contexts, actions, width))
     reward_SA = feature_SAF @ (rng.normal(size=width) / np.sqrt(width) * 1.5)
-    reward_SA = reward_SA + hidden * rng.normal(size=(contexts, actions))
     return PairWorld(reward_SA, np.full((contexts, actions), 1 / actions), feature_SAF)

@@ -7,8 +7,9 @@ import pandas as pd
 from scipy import stats
 
 from analysis.lab import Experiment, Floats, Frame, Plot, Rows, Seeds, asks, columns, of_seeds
-from analysis.worlds.trajectory_worlds import of_log, ten_steps
+from analysis.worlds.trajectory_worlds import of_log
 from envs.logged_data import collect, skilled
+from envs.mdps import garnet
 from testbed.estimators.dice import dice
 from testbed.estimators.doubly_robust_trajectory import trajectory_dr
 from testbed.estimators.fqe import fitted_q_steps, fqe_finite
@@ -46,7 +47,7 @@ ERRORS = ("squared error", "rank correlation", "regret")
 
 def portfolios(seed: int) -> Frame:
     """Return accuracy, and the k policies that each estimator ranks first, in every log of a random world."""
-    world = ten_steps(seed)["garnet"]
+    world = garnet(states=8, actions=3, branching=3, seed=seed, noise_std=0.5, horizon=10, discount=DISCOUNT)
     best_SA, rng = greedy(optimal_q(world))[0], generator(seed, f"{NAME} candidates")
     mu_SA = skilled(best_SA, LOGGER)
     mix_W11 = rng.uniform(0.2, 1.0, size=(POLICIES, 1, 1))
