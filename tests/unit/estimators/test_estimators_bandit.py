@@ -8,8 +8,6 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 from support.logged_worlds import FAMILY, WORLDS, embedded, moments, random_world, two_arms
 from support.refusals import refuses
 
@@ -156,26 +154,6 @@ def test_the_delta_methods_terms_are_the_derivatives_by_a_rounds_share(name):
     moves = np.array([run(name, data.take(np.append(copies, i)), **hyper).value for i in range(12)]) - value
     spread = (moves * 24001).std(ddof=1) / math.sqrt(12)
     assert run(name, data, **hyper).stderr == pytest.approx(spread, rel=2e-3)
-
-
-@pytest.mark.parametrize("name", [name for name in BANDIT if name != "mrdr"])  # whose folds are blocks
-def test_the_order_of_the_rounds_does_not_matter(name):
-    data = full(8, seed=3)
-    shuffled = data.take(np.random.default_rng(0).permutation(8))
-    np.testing.assert_allclose(run(name, shuffled).value, run(name, data).value, rtol=1e-12)
-
-
-@given(st.floats(0.1, 50), st.integers(0, 1000))
-@settings(derandomize=True, deadline=None, max_examples=20)
-def test_estimates_scale_with_the_rewards(scale, seed):
-    data = full(7, seed=seed)
-    models = {"q_N": scale * data.q_N, "q_pi_N": scale * data.q_pi_N}
-    scaled = replace(data, reward_N=scale * data.reward_N, **models)
-    for name in set(BANDIT) - {"log_smoothing", "lse"}:
-        hyper = BITING.get(name, {})
-        np.testing.assert_allclose(
-            run(name, scaled, **hyper).value, scale * run(name, data, **hyper).value, rtol=1e-9, atol=1e-12
-        )
 
 
 def test_ess_counts_the_weights_on_rewards():

@@ -158,16 +158,6 @@ def test_normalized_estimators_ignore_the_scale_of_the_weights_even_beyond_doubl
     refuses("beyond double precision", trajectory_is, heavy)
 
 
-def test_an_episode_that_has_ended_stays_in_the_normalizer():
-    # Episode 0 ends at once with weight 3; episode 1 goes on with weight 1 and earns 8 at t = 1.
-    episodes = LoggedEpisodes(
-        reward_NT=np.array([[0.0, 99.0], [0.0, 8.0]]),
-        log_rho_NT=np.log([[3.0, 99.0], [1.0, 1.0]]),
-        mask_NT=np.array([[True, False], [True, True]]),
-    )
-    assert cwpdis(episodes).value == pytest.approx(8 / (3 + 1))
-
-
 def test_the_product_of_the_last_c_ratios_forgets_the_earlier_ones():
     episodes = sample()
     rho = np.exp(episodes.log_rho_NT)
@@ -175,11 +165,6 @@ def test_the_product_of_the_last_c_ratios_forgets_the_earlier_ones():
     np.testing.assert_allclose(recent_weights(episodes, 1), rho)
     np.testing.assert_allclose(recent_weights(episodes, 2)[..., 3], rho[..., 2] * rho[..., 3])
     np.testing.assert_allclose(recent_weights(episodes), np.cumprod(rho, -1))
-
-
-def test_the_standard_error_of_a_mean_is_its_textbook_value():
-    found = trajectory_is(sample())
-    np.testing.assert_allclose(found.stderr, found.terms_N.std(-1, ddof=1) / np.sqrt(7))
 
 
 @pytest.mark.parametrize("fast", [trajectory_wis, cwpdis, wdr])
