@@ -35,15 +35,6 @@ def test_phi_vanishes_at_certain_and_impossible_tokens_and_peaks_at_a_quarter():
     assert (expert_weight(torch.tensor([0.1, 1e4]), "on") == 0).all()
 
 
-def test_phi_is_a_constant_for_the_gradient():
-    expert = [Sequence(0.0, (1.3, 0.4), origin=1)]
-    logp, batch = batch_of(expert)
-    p = logp.exp()
-    torch.testing.assert_close(effective_weights("chord", logp, batch, mu=1.0), p * (1 - p))
-    torch.testing.assert_close(effective_weights("chord", logp, batch, mu=1.0, phi="is"), p)
-    torch.testing.assert_close(effective_weights("chord", logp, batch, mu=1.0, phi="off"), torch.ones_like(p))
-
-
 @pytest.mark.parametrize("name", ["chord", "self_imitation"])
 def test_expert_tokens_need_no_log_probability_of_a_sampler(name):
     logp, batch = batch_of()
@@ -102,17 +93,6 @@ def test_it_equals_the_sum_over_all_subsets(n, k, order, kind):
     ratios = np.exp(0.7 * DRAWS.normal(size=n))
     expected = by_enumeration(rewards, ratios, k, order)
     np.testing.assert_allclose(group_weights(rewards, ratios, k, order), expected, rtol=1e-12, atol=1e-12)
-
-
-def test_groups_of_different_sizes_are_computed_apart():
-    sizes, rewards, ratios = [5, 1, 3, 2], DRAWS.normal(size=11), np.exp(DRAWS.normal(size=11))
-    groups = np.repeat([7, 0, 3, 1], sizes)
-    found = group_weights(rewards, ratios, 3, groups=groups.tolist())
-    for g, size in zip([7, 0, 3, 1], sizes, strict=True):
-        mine = groups == g
-        # Fewer than three responses are read with k = n.
-        expected = by_enumeration(rewards[mine], ratios[mine], min(3, size))
-        np.testing.assert_allclose(found[mine], expected, rtol=1e-12)
 
 
 def policy(theta):
