@@ -62,7 +62,9 @@ def vote_labels(
         "mmse": (voted_K + prior) / (votes + 2 * prior),
     }
     if rule not in labels or votes < 1 or prior <= 0:
-        raise UserError(f"rule '{rule}', votes {votes}, prior {prior:g}: expected {set(labels)}, >= 1, > 0.")
+        raise UserError(
+            f"rule '{rule}', votes {votes}, prior {prior:g}: expected {', '.join(labels)}; >= 1; > 0."
+        )
     chance_SAAK = np.asarray(stats.binom.pmf(voted_K, votes, chance_SAA[..., None]))
     chance_SAAK = chance_SAAK / chance_SAAK.sum(-1, keepdims=True)
     law_RSAAK = np.broadcast_to(chance_SAAK, (*weight_RSAA.shape, votes + 1))
