@@ -66,10 +66,10 @@ def _without_common(summary: Sequence[Row], name: str) -> tuple[list[Row], str]:
     return [{**row, name: left} for row, left in zip(summary, rest, strict=True)], ",".join(common)
 
 
-def next_steps(folder: Path) -> list[str]:
-    """Return commands that plot a folder's results, compare its settings and report on them."""
+def next_steps(folder: Path, several: bool = True) -> list[str]:
+    """Return commands that plot a folder's results and, with several settings, compare them."""
     name = shlex.quote(str(folder))
-    return [f"testbed {what} {name}" for what in ("plot", "compare", "report")]
+    return [f"testbed {what} {name}" for what in ("plot", *["compare"] * several, "report")]
 
 
 def _named(row: Row, settings: Sequence[str]) -> Row:
