@@ -19,7 +19,7 @@ from support.refusals import refuses
 from support.small_runs import SMALL
 
 from analysis.experiment import Stop
-from analysis.judging import replication, seed_power, verdicts
+from analysis.judging import replication, seed_intervals, seed_power, verdicts
 from analysis.kernels import constrained, proxy_optimization
 from envs import divergence, dynamic_programs
 from envs.logged_bandit import bandit
@@ -36,10 +36,11 @@ from testbed.logs import clip_report, files, readers, sanity_checks
 from testbed.logs.record import RECORD
 from testbed.losses.aggregate import aggregate
 from testbed.objectives import outside
-from testbed.objectives.clipped import bapo, dppo
+from testbed.objectives.clipped import bapo, dppo, turn_ppo
 from testbed.objectives.mixture.remix import kl_convex_weight
+from testbed.objectives.preference import p3o
 from testbed.objectives.reinforce.topr import tapered
-from testbed.policies.hf import chat_task, hf_policy
+from testbed.policies.hf import chat_task, growing_cache, hf_policy
 from testbed.policies.hf.causal_model import CausalModel
 from testbed.policies.hf.chunked_logp import head_logits
 from testbed.policies.hf.flat_parameters import FlatParameters
@@ -324,3 +325,30 @@ def test_greedy_answers_never_ask_an_outside_engine(monkeypatch):
     zeros = torch.zeros(1, 1, 1)
     drawn = hf_policy.HuggingFacePolicy.sample(model, torch.ones(1, 1), zeros, 1, zeros, greedy=True)
     assert all(torch.equal(each, zeros) for each in drawn)
+
+
+def test_a_statistic_that_covers_just_the_level_is_taken():
+    assert seed_intervals._order_statistic(5, 0.625) == (2, 0.625)
+
+
+def test_rows_of_seeds_keep_the_name_of_their_function():
+    assert replication.of_seeds("x", lone_asymre, 64).__name__ == "lone_asymre"
+
+
+def test_a_group_of_one_has_no_pair_and_no_loss():
+    logp, batch = of(1.0, (1.5,))
+    assert p3o._joint(logp.sum(-1), batch, 0.2).tolist() == [[0.0]]
+
+
+def test_padding_does_not_count_in_the_norm_of_clipped_tokens():
+    logp, batch = batch_of([(1.0, (1.5,)), (1.0, (1.2, 3.0))])
+    batch = replace(batch, adv_BT=torch.ones_like(logp))
+    far = torch.where(batch.mask_BT, logp, logp + 9)
+    options = {"level": "token", "eps_low": 0.2, "eps_high": 0.2, "correction": "norm", "alpha": 1.0}
+    found, there = (turn_ppo.corrected_clip(each, batch, **options)[batch.mask_BT] for each in (logp, far))
+    torch.testing.assert_close(found, there)
+
+
+def test_a_cache_does_not_shrink_and_a_class_has_no_weights():
+    assert growing_cache._widened(torch.ones(1, 1, 3, 2), 2).shape[-2] == 3
+    assert LoggedEpisodes.log_rho_NT is None

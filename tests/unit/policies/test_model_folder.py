@@ -22,6 +22,7 @@ from testbed.policies.hf.model_folder import (
     load_model,
     parameters_of,
     shapes_of,
+    weight_shapes,
 )
 from testbed.policies.hf.text_task import task_for_model
 
@@ -252,3 +253,14 @@ def test_a_broken_model_is_found_before_there_is_a_results_folder(folder, tmp_pa
     BROKEN[name](folder)
     refuses(str(folder), run_sweep, [cell], tmp_path / "results", workers=0)
     assert not (tmp_path / "results").exists()
+
+
+def test_weights_in_two_files_have_the_shapes_of_both(folder):
+    weights, whole = load_file(folder / "model.safetensors"), weight_shapes(folder)
+    (folder / "model.safetensors").unlink()
+    parts = {"a.safetensors": [*weights][:2], "b.safetensors": [*weights][2:]}
+    for file, names in parts.items():
+        save_file({name: weights[name] for name in names}, folder / file)
+    named = {name: file for file, names in parts.items() for name in names}
+    edit(folder, "model.safetensors.index.json", weight_map=named)
+    assert weight_shapes(folder) == whole
