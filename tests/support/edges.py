@@ -8,40 +8,46 @@ item and round. Arrays also lose rows together. Nothing is written, and no proce
 
 import copy
 import dataclasses
+import functools
 import gc
 import inspect
 import math
 import random
-import re
 import sys
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from itertools import islice
 from types import CodeType, FrameType, FunctionType, ModuleType
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from support.results import Recorder, Row
+from support.results import ITEMS, Recorder, Row, fields
 
-SEEN, MOST, SIZE = 4, 40, 2000
+from testbed.errors import UserError
+from testbed.policies.toy import compiled
+
+SEEN, MOST, SIZE = 4, 24, 2000
 """Calls that are looked at, moved calls of one that is kept, and numbers and objects in its arguments."""
 FORBIDDEN = (
     "subprocess", "socket", "shutil", "signal", "_thread", "tempfile", "fcntl", "os.remove", "os.rename",
     "os.mkdir", "os.rmdir", "os.kill", "os.fork", "os.exec", "os.posix", "os.putenv", "os.link", "os.chdir",
 )  # fmt: skip
 LEFT_OUT = (
-    "analysis/commands/", "testbed/cli/", "analysis/judging/seed_power.py bet_seeds",
-    "analysis/kernels/constrained.py primal_dual", "testbed/estimators/dice.py",
-    "testbed/results/user_cache.py", "testbed/estimators/trajectory_sums.py _weigh",
-    "testbed/logs/ratio_checks.py _middles",
+    "analysis/commands/", "testbed/cli/", "testbed/conformance/installed.py", "envs/tokens/reasoning_gym.py",
+    "testbed/execution/cost.py", "testbed/policies/warm_start.py", "cache.py generate_recomputed",
+    "training/loop.py train", "sample_in_flight", "models.py discrete_choice", "tabular_offline.py iql",
+    "analysis/judging/seed_power.py bet_seeds", "analysis/kernels/constrained.py primal_dual",
+    "testbed/critics/fitted.py", "worlds/tokens.py TokenRuns.", "TwoRoles.sample",
+    "retries.py Retries.rollout", "Behavior.sample", "one_continuous_action.py BumpBandit.log",
+    "testbed/results/user_cache.py", "trajectory_sums.py _weigh", "testbed/logs/ratio_checks.py _middles",
+    "progress.py", "gym_env.py", "FiniteMDP.start", "weight_anchors.py Version.start", "manifest.py entry",
+    "linear_td.py misalignment", "execution/executors.py", "tokens/verifiers.py _line",
     "analysis/judging/gates.py _table", "analysis/judging/gates.py base_data_of",
     "analysis/tables/condensed.py load_tables", "analysis/tables/remeasured.py measure",
 )  # fmt: skip
 """What takes long at an edge, or depends on old memory, on rounding, or on what is committed."""
-OTHER = inspect.CO_VARARGS | inspect.CO_GENERATOR
-UNMADE = re.compile(r"<locals>|__init__$|__post_init__$")
-"""Kinds of functions that are not called again."""
 Given = dict[str, Any]
 ARRAY = np.ndarray | torch.Tensor
 
@@ -59,9 +65,12 @@ class Edges:
         """Copy the arguments of a call if it is the first, or the largest so far."""
         code = frame.f_code
         self._seen[code] += 1
-        if self._seen[code] > SEEN or code.co_flags & OTHER or UNMADE.search(code.co_qualname):
+        varied = code.co_flags & inspect.CO_VARARGS or "<locals>" in code.co_qualname
+        if self._seen[code] > SEEN or varied:  # closures are gone afterwards
             return
         names = code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
+        if code.co_flags & inspect.CO_GENERATOR and frame.f_locals.keys() - set(names):  # it goes on
+            return
         try:
             given = {name: frame.f_locals[name] for name in names}
             if (size := weigh(given, 0)) > self._size.get(code, 0):
@@ -73,7 +82,10 @@ class Edges:
     def again(self, function: FunctionType) -> Iterator[list[object]]:
         """Yield what the function returns, or raises, in every moved call."""
         for given in self.kept[function.__code__]:
-            every = list(moves(given, function))
+            try:
+                every = list(moves(given, function))
+            except Exception:  # a part of an error has no copy
+                continue
             for moved in every[:: max(1, math.ceil(len(every) / MOST))]:
                 yield self._answer(function, moved)
 
@@ -92,11 +104,35 @@ class Edges:
         self.closed = True
         try:
             value = function(*(given.pop(name) for name in first if name in given), **given)
-            return [value, *(each for each in given.values() if isinstance(each, list | dict | np.ndarray))]
+            value = list(islice(value, ITEMS)) if inspect.isgenerator(value) else value
+            state = [fields(given["self"])] if value is None and "self" in given else []
+            held = [each for each in given.values() if isinstance(each, list | dict | ARRAY)]
+            return [value, *state, *held]
         except (Exception, SystemExit) as error:
-            return [f"{type(error).__name__} {error if type(error).__module__ == 'testbed.errors' else ''}"]
+            return [f"{type(error).__name__} {error if isinstance(error, UserError) else ''}"]
         finally:
             self.closed = False
+
+
+def interpret_loops() -> None:
+    """Put plain functions in the place of compiled loops, which check no bounds."""
+    compiled.serves = lambda _: False
+    ours = [each for name, each in sys.modules.items() if name.startswith(("testbed.", "envs.", "analysis."))]
+    for module in ours:
+        for name, loop in list(vars(module).items()):
+            if plain := getattr(loop, "py_func", None):
+                setattr(module, name, plain)
+
+
+def finite_svd() -> None:
+    """Refuse what is not finite where LAPACK would not return."""
+    for module in (np.linalg, sys.modules[np.linalg.svd.__wrapped__.__globals__["__name__"]]):
+        for name in ("svd", "lstsq"):
+            setattr(module, name, functools.partial(_of_finite, getattr(module, name)))
+
+
+def _of_finite(function: Callable[..., Any], matrix: Any, *others: Any, **named: Any) -> Any:
+    return function(np.asarray_chkfinite(matrix), *others, **named)
 
 
 def functions() -> dict[CodeType, FunctionType]:
@@ -132,26 +168,17 @@ def copied(value: Any) -> Any:
 
 def moves(given: Given, function: FunctionType) -> Iterator[Given]:
     """Yield calls with one argument moved or left out, then with fewer rows in all arrays."""
-    compiled = reaches_loops(function)
     parameters = inspect.signature(function, follow_wrapped=False).parameters
     for name, value in given.items():
         rest = {each: it for each, it in given.items() if each != name}
         if parameters[name].default is not inspect.Parameter.empty:
             yield copied(rest)
-        for other in others(value, compiled):
+        for other in others(value):
             yield {**copied(rest), name: other}
-    for rows in () if compiled else (slice(1), slice(0), None):
+    for rows in (slice(1), slice(0), None):
         fewer = {name: fewer_rows(each, rows) for name, each in given.items()}
         if any(fewer[name] is not given[name] for name in given):
             yield copied(fewer)
-
-
-def reaches_loops(function: FunctionType, depth: int = 4) -> bool:
-    """Whether a function names compiled loops, or one that does: they check no bounds, flags alone move."""
-    named = [function.__globals__.get(name) for name in function.__code__.co_names]
-    if any(type(each).__name__ == "CPUDispatcher" for each in named):
-        return True
-    return depth > 0 and any(reaches_loops(each, depth - 1) for each in named if type(each) is FunctionType)
 
 
 def fewer_rows(value: Any, rows: slice | None) -> Any:
@@ -159,14 +186,14 @@ def fewer_rows(value: Any, rows: slice | None) -> Any:
     if isinstance(value, ARRAY) and value.ndim:
         turned = value.flip(0) if isinstance(value, torch.Tensor) else value[::-1]
         return turned if rows is None else value[rows]
-    return replaced(value, {n: fewer_rows(each, rows) for n, each in arrays_of(value).items()})
+    return replaced(value, {n: fewer_rows(each, rows) for n, each in parts_of(value).items()})
 
 
-def arrays_of(record: Any) -> Given:
-    """Return the arrays of a dataclass by name."""
+def parts_of(record: Any, kind: Any = ARRAY) -> Given:
+    """Return the arrays, or parts of another kind, of a dataclass by name."""
     known = dataclasses.is_dataclass(record) and not isinstance(record, type)
     names = [each.name for each in dataclasses.fields(record) if each.init] if known else []
-    return {name: each for name in names if isinstance(each := getattr(record, name, None), ARRAY)}
+    return {name: each for name in names if isinstance(each := getattr(record, name, None), kind)}
 
 
 def replaced(record: Any, parts: Given) -> Any:
@@ -177,12 +204,10 @@ def replaced(record: Any, parts: Given) -> Any:
         return record
 
 
-def others(value: Any, compiled: bool) -> Iterator[Any]:
+def others(value: Any) -> Iterator[Any]:
     """Yield other values of an argument."""
     if isinstance(value, bool | np.bool_):
         yield not value
-    elif compiled:
-        return
     elif isinstance(value, int | np.integer):
         yield from (each for each in (0, 1, int(value) + 1, -1) if each != value)
     elif isinstance(value, float | np.floating):
@@ -199,8 +224,9 @@ def others(value: Any, compiled: bool) -> Iterator[Any]:
         items = list(value.items()) if isinstance(value, dict) else value
         cuts = (items[:0], items[:1], items[::-1], items[1:])
         yield from (copied(type(value)(few)) for few in (cuts if len(items) > 1 else cuts[:1]))
-    for name, part in arrays_of(value).items():
-        for other in others(part, compiled):
+    for name, part in parts_of(value, ARRAY | bool | int | float).items():
+        few = None if isinstance(part, ARRAY) else 2
+        for other in islice(others(part), few):
             if (moved := replaced(copied(value), {name: other})) is not value:
                 yield moved
 
@@ -229,12 +255,18 @@ class AtEdges(Recorder):
 
     def __call__(self, frame: FrameType, event: str, value: object) -> None:
         """Take what `sys.setprofile` tells of a call."""
-        if event == "call" and (name := self.name_of(frame.f_code)) and not name.startswith(LEFT_OUT):
+        if event == "call" and self.name_of(frame.f_code):
             self._edges.keep(frame)
+
+    def _named(self, code: CodeType) -> str:
+        name = super()._named(code)
+        return "" if any(part in name for part in LEFT_OUT) else name
 
     def pytest_sessionfinish(self) -> None:
         """Write a row for every function that is alive."""
         self.rows = {}
+        interpret_loops()
+        finite_svd()
         sys.addaudithook(self._edges.hook)
         alive, names = functions(), {code: self.name_of(code) for code in self._edges.kept}
         for code in sorted(alive.keys() & names, key=lambda each: (names[each], each.co_firstlineno)):
