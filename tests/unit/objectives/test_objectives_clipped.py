@@ -82,13 +82,6 @@ def test_in_a_limit(limit):
     close(weights(one, *sequences, **hyper), weights(other, *sequences, **others))
 
 
-def test_two_sided_below_the_upper_bound_cuts_positives_at_delta_and_negatives_at_the_bound():
-    # For A < 0 the minimum takes the larger of delta and the clipped ratio.
-    sequences = [(1.0, (1.05, 1.15, 1.25)), (-1.0, (1.05, 1.15, 1.25))]
-    kept = weights("two_sided", sequences, delta=1.1) / torch.tensor([[1.0], [-1.0]])
-    np.testing.assert_allclose(kept, [[1.05, 0, 0], [1.05, 1.15, 0]], atol=1e-12)
-
-
 def test_verl_loses_only_the_gradient_of_ratios_beyond_e20():
     near, far = of_logs((1.0, (-19.0,)), (-1.0, (25.0,))), of_logs((1.0, (-25.0,)))
     close(weights("dual_clip@verl", near), weights("dual_clip", near), atol=0)
@@ -162,16 +155,6 @@ def test_the_exponent_follows_its_schedule():
     refuses("Did you mean 'linear'", holder_exponent, 0.5, schedule="linaer")
 
 
-@pytest.mark.parametrize(
-    ("adv", "logs", "expected"),
-    [(1.0, (0.02, 0.02, 0.03), (1.0202, 1.0408, 1.0725)), (1.0, (0.06, 0.0, 0.0), (0.0, 1.0618, 1.0618)),
-     (-1.0, (0.06, 0.0, 0.0), (0.0, 1.0618, 1.0618)), (-1.0, (-0.03, 0.0, -0.02), (0.0, 0.9704, 0.0))],
-)  # fmt: skip
-@pytest.mark.parametrize("name", ["ctpo", "ctpo@author"])
-def test_ctpo_opens_its_window_with_the_square_root_of_the_position(name, adv, logs, expected):
-    np.testing.assert_allclose(weights(name, of_logs((adv, logs)))[0] / adv, expected, atol=5e-5)
-
-
 def test_ctpo_counts_positions_without_tool_tokens():
     sequences = of_logs((1.0, (0.02, 0.02, 0.045)))  # 0.085: inside at position 3 (0.0866) and no sooner
     logp, batch = batch_of(sequences, hole=True)
@@ -200,31 +183,6 @@ def moved(pi, mu, adv):
     logp, mu = (torch.tensor([[x]], dtype=torch.float64).log() for x in (pi, mu))
     adv = torch.full_like(logp, adv)
     return logp, Batch(mu, adv, adv != 0, adv[:, 0], torch.zeros(1, dtype=torch.int64))
-
-
-def test_dppos_caps_and_pulls():
-    rare = moved(0.0333, 0.001, 1.0)
-    assert float(effective_weights("dppo_tv", *rare)) == pytest.approx(20.0)
-    assert float(effective_weights("dppo_tv@verl", *rare)) == pytest.approx(3.0)
-    pull = -2e-3 * math.log(33.3)
-    assert float(effective_weights("dppo_tv@prime-rl", *rare)) == pytest.approx(33.3 + pull)
-    masked = moved(0.5, 0.25, 1.0)
-    assert float(effective_weights("dppo_tv@prime-rl", *masked)) == pytest.approx(-2e-3 * math.log(2))
-
-
-def test_opsm_measures_against_behavior_and_clips_against_the_anchor():
-    sequence = Sequence(-1.0, (0.7, 0.7), anchor=(0.7, 0.7))
-    assert (weights("opsm", [sequence]) == 0).all()
-    assert (weights("opsm", [sequence], delta=0.5) == -1).all()
-
-
-TURNS = [Sequence(1.0, (1.5, 0.5, 2.0), turn=(0, 0, 1)), Sequence(-1.0, (1.5, 0.5, 2.0), turn=(0, 0, 1))]
-
-
-def test_subtracting_pushes_cut_tokens_back():
-    np.testing.assert_allclose(
-        weights("st_ppo", TURNS, correction="subtract", alpha=0.5)[0], [0.8660, 0.8660, -1.0], atol=5e-5
-    )
 
 
 UNIT = [Sequence(1.0, (2.0, 0.5)), Sequence(-1.0, (0.5, 1.5, 1.45))]

@@ -19,12 +19,6 @@ def share(name, adv, ratio, **hyper):
     return float(weights(name, [(adv, (ratio,))], **hyper)[0, 0]) / adv
 
 
-def test_skyrls_anchor_chooses_the_policy_of_the_ratio():
-    rollout = weights("cispo@skyrl", anchor="rollout")
-    torch.testing.assert_close(rollout, weights("cispo", eps_high=4.0), rtol=1e-12, atol=0)
-    assert not torch.allclose(rollout, weights("cispo@skyrl"))
-
-
 def test_trls_vespo_clamps_a_far_token_before_the_product():
     far = [(1.0, (math.exp(30), math.exp(-20)))]
     assert float(weights("vespo", far)[0, 0]) == 0.0
@@ -35,15 +29,6 @@ def test_rec_oneside_with_importance_weights_has_ppos_gradient_for_one_engine():
     for eps in ({}, {"eps_low": 0.4, "eps_high": 1.6}):
         ours = weights("rec_oneside", SINGLE, weight="importance", **eps)
         torch.testing.assert_close(ours, weights("ppo_clip", SINGLE, **eps), rtol=1e-12, atol=0)
-
-
-@pytest.mark.parametrize("name", ["rec_oneside", "rec_twoside", "rec_ring"])
-@pytest.mark.parametrize("weight", ["none", "importance"])
-def test_what_rec_drops_follows_its_arguments(name, weight):
-    logp, batch = batch_of()
-    hyper = {"weight": weight, "eps_low": 0.35, "eps_high": 0.3}
-    kept = kept_mask(name, logp, batch, **hyper)
-    assert torch.equal(kept, effective_weights(name, logp, batch, **hyper) != 0)
 
 
 def test_the_ring_keeps_far_tokens_without_an_advantage_on_either_side():
