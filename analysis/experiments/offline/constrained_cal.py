@@ -8,21 +8,8 @@ import numpy as np
 import pandas as pd
 
 from analysis.kernels.constrained import constrained_optimum, primal_dual
-from analysis.lab import (
-    PILOT,
-    Experiment,
-    Floats,
-    Frame,
-    Grid,
-    Part,
-    Plot,
-    Rows,
-    Seeds,
-    asks,
-    columns,
-    of_seeds,
-    tuned,
-)
+from analysis.lab import Experiment, Floats, Frame, Grid, Part, Plot, Rows, Seeds, asks, columns, of_seeds
+from analysis.worlds.pilots import PILOT, tuned
 from envs import infinite_horizon
 from envs.finite_mdp import FiniteMDP
 from envs.logged_data import exact_model
