@@ -29,6 +29,7 @@ from testbed.advantages.grouped import asymre
 from testbed.cli import run_sweep, show_command
 from testbed.config.toml_file import _misplaced
 from testbed.data.signals import Signals
+from testbed.estimators import intervals
 from testbed.estimators.trajectory_weights import LoggedEpisodes
 from testbed.exact import gradient_report
 from testbed.execution.progress import Plain
@@ -36,7 +37,7 @@ from testbed.logs import clip_report, files, readers, sanity_checks
 from testbed.logs.record import RECORD
 from testbed.losses.aggregate import aggregate
 from testbed.objectives import outside
-from testbed.objectives.clipped import bapo, dppo, turn_ppo
+from testbed.objectives.clipped import bapo, dppo
 from testbed.objectives.mixture.remix import kl_convex_weight
 from testbed.objectives.preference import p3o
 from testbed.objectives.reinforce.topr import tapered
@@ -48,6 +49,8 @@ from testbed.policies.policy import Policy
 from testbed.policies.toy import layers, products
 from testbed.recipes import recipe
 from testbed.recipes.stack_composition import compose
+from testbed.results.atomic_files import record
+from testbed.staleness.offline import offline
 from testbed.staleness.storage import readable
 from testbed.worlds import build_world, generation
 
@@ -340,15 +343,16 @@ def test_a_group_of_one_has_no_pair_and_no_loss():
     assert p3o._joint(logp.sum(-1), batch, 0.2).tolist() == [[0.0]]
 
 
-def test_padding_does_not_count_in_the_norm_of_clipped_tokens():
-    logp, batch = batch_of([(1.0, (1.5,)), (1.0, (1.2, 3.0))])
-    batch = replace(batch, adv_BT=torch.ones_like(logp))
-    far = torch.where(batch.mask_BT, logp, logp + 9)
-    options = {"level": "token", "eps_low": 0.2, "eps_high": 0.2, "correction": "norm", "alpha": 1.0}
-    found, there = (turn_ppo.corrected_clip(each, batch, **options)[batch.mask_BT] for each in (logp, far))
-    torch.testing.assert_close(found, there)
-
-
 def test_a_cache_does_not_shrink_and_a_class_has_no_weights():
     assert growing_cache._widened(torch.ones(1, 1, 3, 2), 2).shape[-2] == 3
     assert LoggedEpisodes.log_rho_NT is None
+
+
+def test_terms_at_their_bounds_are_within_them():
+    assert intervals._bounded([0.0, 1.0], 0.0, 1.0).tolist() == [0.0, 1.0]
+
+
+def test_a_list_is_no_record_and_no_age_of_offline_data_is_shortest(tmp_path):
+    (tmp_path / "x.json").write_text("[1]")
+    assert record(tmp_path / "x.json") == {}
+    assert offline(0).shortest == math.inf
