@@ -12,8 +12,6 @@ from analysis.worlds.preference_learners import SEEN, STEPS, Learner, demonstrat
 NAME = "preference-sets"
 WORLDS, EACH, TUNED_ON, TUNED_MORE = 384, 24, 16, 96
 """Random worlds of a run; worlds averaged in a unit; for tuning; for tuning on labels."""
-FEWER = {"demonstrations": 192, "experts": 64}
-"""Worlds of a run for data whose claims need fewer, by prefix of the data's name."""
 LESS = 1.05
 """Ratio of regrets that counts as less. Set before the table was made, as the grids were."""
 BETAS, RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0), (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
@@ -27,6 +25,8 @@ RULES = (
 )
 NATS = (2, 6)
 MANY = ", many worlds"
+UNITS = {"demonstrations": 192, "experts": 64, f"good labels{MANY}": 1200}
+"""Units of a run for data whose claims need fewer or more than WORLDS, by prefix of the data's name."""
 NATURAL = {"beta": 0.0}
 """Ends of a grid that switch a setting off, so no wider grid exists."""
 
@@ -83,7 +83,7 @@ def rows(seeds: Seeds) -> Rows:
     """Return regrets on all prompts, and on unseen ones where asked; third: sft."""
     for (data, learner), arm in arms().items():
         best, ends = tuned(data.removesuffix(MANY), learner)
-        count = next((count for name, count in FEWER.items() if data.startswith(name)), WORLDS)
+        count = next((count for name, count in UNITS.items() if data.startswith(name)), WORLDS)
         met = seeds[:count]
         regret = partial(over_worlds if data.endswith(MANY) else Arm.at, arm)
         every, unseen = np.stack([regret(seed, best) for seed in met]).T
@@ -100,7 +100,7 @@ EXPERIMENT = Experiment(
     "Ivison et al. (2024), Unpacking DPO and PPO",
     differs="log-linear policies, 16 prompts of 6 answers; the outcome is regret in true reward for all; "
     "only the abstracts of VPO and Diffusion-DRO are known",
-    compute=of_seeds(NAME, rows, WORLDS, {"tuned on": TUNED_ON, "steps": STEPS}),
+    compute=of_seeds(NAME, rows, max(UNITS.values()), {"tuned on": TUNED_ON, "steps": STEPS}),
     keys=("run", "seed", "data", "learner"), metrics=("regret", "unseen", "rate", "beta", "third", "at_end"),
     margins={"factor of regret": LESS},
     figure=Plot(
