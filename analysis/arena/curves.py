@@ -16,7 +16,7 @@ import pandas as pd
 
 from analysis.arena import table
 from analysis.arena.chosen_settings import cells_of
-from analysis.arena.tasks import queue
+from analysis.arena.tasks import TASKS, queue
 from analysis.tables.committed import load_results
 from analysis.tables.outcomes import ACCURACY
 from testbed.config.run import Run, cell_ids
@@ -27,6 +27,8 @@ SEEDS = range(4)
 FINER = 2
 """Measurements of a curve per measurement of the arena: a curve has 21 points."""
 KEYS = ["task", "lag", "arm", "setting"]
+SHARE = 0.8
+"""Share of fresh data's mean final accuracy; the time to reach it is an outcome."""
 
 
 def load() -> pd.DataFrame:
@@ -35,6 +37,22 @@ def load() -> pd.DataFrame:
     A curve is accuracies on held-out prompts at equal distances, from step 0 to the task's last.
     """
     return pd.read_csv(FILE)
+
+
+def timed(found: pd.DataFrame, fresh: Mapping[str, float]) -> pd.DataFrame:
+    """Return rows of `table.summary` with steps_to_fresh: where the arm's mean curve first reaches SHARE.
+
+    fresh: mean final of GRPO on fresh data, by task. Infinite where the curve never reaches it; NaN without a
+    curve or fresh data.
+    """
+    own = load().query("setting == 'own'").set_index(["task", "lag", "arm"])["curve"]
+    steps = []
+    for task, lag, arm in found[["task", "lag", "arm"]].itertuples(index=False):
+        accuracy_L = np.array(own.get((task, lag, arm), "").split(), dtype=float)
+        at = np.flatnonzero(accuracy_L >= SHARE * fresh.get(task, np.nan))
+        never = np.inf if task in fresh and accuracy_L.size else np.nan
+        steps.append(at[0] * TASKS[task].steps / (len(accuracy_L) - 1) if at.size else never)
+    return found.assign(steps_to_fresh=steps)
 
 
 def finer(run: Run) -> Run:

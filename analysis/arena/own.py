@@ -99,7 +99,7 @@ def trained(
 
 
 def joined(committed: pd.DataFrame, rows: pd.DataFrame) -> pd.DataFrame:
-    """Return `summary` of the committed arms and the arm of `rows`, whose steps_to_fresh is NaN."""
+    """Return `summary` of the committed arms and the arm of `rows`."""
     return summary(pd.concat([committed, rows], ignore_index=True))
 
 

@@ -36,7 +36,7 @@ stored, its curves.
 | gain | difference to GRPO's final on the same seed, with a Student interval of 95 % |
 | failed | share of seeds that end below .1; large on `sums`, where it widens the intervals |
 | wrong rate | final less the final at a third and three times of the rate, two seeds |
-| 80 % at | median step at which 80 % of fresh data's final is reached |
+| 80 % at | step at which the mean curve of four seeds reaches 80 % of fresh data's final |
 | KL, clip, ESS | KL(mu, pi) per token (k3), share of clipped tokens, Kish ESS of sequences, means |
 | (edge) | the best setting still lay at the edge of what was tried |
 """
@@ -87,7 +87,7 @@ def page(frame: pd.DataFrame) -> str:
 
     On the site, assets/tables.js filters its blocks by task, lag and recipe, and shows the seeds.
     """
-    found = summary(frame)
+    found = drawn.timed(summary(frame), fresh(frame))
     parts = [HEAD, _which(frame), _joint(frame), FILTERS, *(_picture(lag) for lag in pictures(frame))]
     for task, lag in found[["task", "lag"]].drop_duplicates().itertuples(index=False):
         rows = found[(found["task"] == task) & (found["lag"] == lag)]

@@ -30,7 +30,7 @@ COLUMNS: Mapping[str, str] = {
 """For each column, its word in analysis.tables.cell_table."""
 KEYS = ("task", "lag", "arm", "seed")
 SETTING = ("rate", "knob", "at_edge")
-KEPT = ("task", "lag", "arm", "run", "seed", *SETTING, *COLUMNS, "off_rate", "steps_to_fresh")
+KEPT = ("task", "lag", "arm", "run", "seed", *SETTING, *COLUMNS, "off_rate")
 """Columns of the committed table."""
 ABOUT: Mapping[str, Any] = {
     "version": VERSION, "fresh": FRESH, "once": ["task", "lag", "arm", *SETTING], "counts": "seed",
@@ -38,8 +38,6 @@ ABOUT: Mapping[str, Any] = {
 """Keys of the committed table, for Table.of."""
 FAILED = 0.1
 """A seed whose final accuracy is below this has failed."""
-SHARE = 0.8
-"""Share of fresh data's mean final accuracy; the time to reach it is an outcome."""
 
 
 def scores(rows: pd.DataFrame, by: str = "final") -> dict[str, float]:
@@ -54,7 +52,7 @@ def rows_of(
     wrong: Sequence[tuple[Arm, Run]],
     at_edge: Mapping[str, bool],
 ) -> pd.DataFrame:
-    """Return one row per final cell: keys, setting, COLUMNS, the curve, and the final at a wrong rate.
+    """Return one row per final cell: keys, setting, COLUMNS, and the final at a wrong rate.
 
     off_rate: mean over both wrong rates of the final at the seed; NaN for seeds without them. at_edge: 1
     where the optimum was still at the grid's edge after it had grown.
@@ -79,7 +77,6 @@ def rows_of(
                     for name, word in COLUMNS.items()
                 },
                 "off_rate": np.mean(wrong_rate) if wrong_rate else np.nan,
-                "curve": " ".join(f"{value:.3f}" for value in part[ACCURACY].fillna(0.0)),
             }
         )
     return _rounded(pd.DataFrame(found))
@@ -115,7 +112,7 @@ def gathered(folder: Path, committed: pd.DataFrame | None = None) -> pd.DataFram
     """Return the finals of every TASK-LAG.csv in a folder that `testbed arena run` wrote to, columns KEPT.
 
     committed: `load()`; its rows are kept beside those of the folder, except an arm's at another setting than
-    the folder's, and the time to SHARE refers to its final on fresh data.
+    the folder's.
 
     Raises UserError where the folder has none.
     """
@@ -124,7 +121,6 @@ def gathered(folder: Path, committed: pd.DataFrame | None = None) -> pd.DataFram
         raise UserError(f"{folder} has no finals of the arena. Run it first: testbed arena run --task all")
     frame = pd.concat([pd.read_csv(path) for path in paths], ignore_index=True)
     frame["run"] = np.where(frame["seed"] < FRESH, "first", "replication")
-    frame["steps_to_fresh"] = steps_to_fresh(frame, frame if committed is None else committed)
     if committed is not None:
         where = [frame[name] for name in KEYS[:3]]
         now = dict(zip(zip(*where, strict=True), zip(frame["rate"], frame["knob"], strict=True), strict=True))
@@ -218,7 +214,6 @@ def summary(frame: pd.DataFrame, rival: str = "grpo") -> pd.DataFrame:
                     **{name: rows[name].iloc[0] for name in ("rate", "knob", "at_edge")},
                     **{name: rows[name].mean() for name in COLUMNS},
                     "failed": (rows["final"] < FAILED).mean(),
-                    "steps_to_fresh": rows["steps_to_fresh"].median(),
                     "gain": gain.center if gain else np.nan,
                     "gain_low": gain.low if gain else np.nan,
                     "gain_high": gain.high if gain else np.nan,
@@ -255,20 +250,6 @@ def costly(frame: pd.DataFrame, lag: int, least: float = 0.05) -> list[str]:
         return []
     lost = means[0] - means[lag]
     return [task for task in TASKS if lost.get(task, np.nan) >= least]
-
-
-def steps_to_fresh(frame: pd.DataFrame, others: pd.DataFrame) -> list[float]:
-    """Return, per row, the step at which its curve reaches SHARE of fresh data's mean final in `others`.
-
-    Infinite where it never does; NaN on tasks without GRPO at lag 0.
-    """
-    finals, found = fresh(others), []
-    for task, curve in zip(frame["task"], frame["curve"], strict=True):
-        accuracy_L = np.array(curve.split(), dtype=float)
-        at = np.flatnonzero(accuracy_L >= SHARE * finals.get(task, np.nan))
-        never = np.inf if task in finals else np.nan
-        found.append(at[0] * TASKS[task].steps / (len(accuracy_L) - 1) if at.size else never)
-    return found
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:

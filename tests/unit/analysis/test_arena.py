@@ -44,10 +44,8 @@ SMALL = replace(TASKS["sorted"], steps=4, log_every=2, warm_start_steps=2, promp
 def row(arm: str, seed: int, final: float, lag: int = 64) -> dict[str, object]:
     values = dict.fromkeys(table.COLUMNS, 0.0) | {"final": final}
     keys = dict(zip(table.KEYS, ("sorted", lag, arm, seed), strict=True))
-    return {
-        **keys, "rate": 1e-3, "knob": "x=1", "at_edge": 0, **values, "off_rate": np.nan,
-        "steps_to_fresh": 0.0, "curve": "0",
-    }  # fmt: skip
+    setting = {"rate": 1e-3, "knob": "x=1", "at_edge": 0}
+    return {**keys, **setting, **values, "off_rate": np.nan}
 
 
 def test_every_arm_has_as_many_settings_and_arguments_that_its_recipe_takes():
@@ -100,18 +98,21 @@ def test_gains_are_paired_by_seed():
     assert np.isnan(found.loc["grpo", "gain"])
 
 
-def test_steps_to_a_share_of_fresh_data_are_read_from_the_curves(tmp_path):
-    rows = [row("grpo", 0, 0.5, lag=0) | {"curve": "0 0.5"}]
-    pd.DataFrame(rows).to_csv(tmp_path / "sorted-0.csv", index=False)
-    rows = [
-        row("grpo", seed, 0.4) | {"curve": curve}
-        for seed, curve in ((0, "0 .3 .41"), (1, "0 .4 .4"), (1000, "0 .1 .1"))
-    ]
-    pd.DataFrame(rows).to_csv(tmp_path / "sorted-64.csv", index=False)
-    found = table.gathered(tmp_path)
+def test_steps_to_a_share_of_fresh_data_are_read_from_the_curves(monkeypatch):
+    drawn = [("grpo", "own", "0 .3 .41"), ("topr", "own", "0 .4 .3"), ("mis", "own", "0 .1 .39")]
+    kept = [("sorted", 64, *each) for each in (*drawn, ("cispo", "one", "1"))]
+    monkeypatch.setattr(curves, "load", lambda: pd.DataFrame(kept, columns=[*curves.KEYS, "curve"]))
+    found = pd.DataFrame({"task": "sorted", "lag": 64, "arm": ["grpo", "topr", "mis", "cispo"]})
     steps = TASKS["sorted"].steps
-    assert found["steps_to_fresh"].tolist() == [steps, steps, steps / 2, np.inf]
-    assert found["run"].tolist() == ["first", "first", "first", "replication"]
+    timed = curves.timed(found, {"sorted": 0.5})["steps_to_fresh"].tolist()
+    assert timed == pytest.approx([steps, steps / 2, np.inf, np.nan], nan_ok=True)
+    assert curves.timed(found, {})["steps_to_fresh"].isna().all()
+
+
+def test_finals_from_the_first_seed_of_the_replication_on_are_its_run(tmp_path):
+    rows = [row("grpo", seed, 0.4) for seed in (0, 1, 1000)]
+    pd.DataFrame(rows).to_csv(tmp_path / "sorted-64.csv", index=False)
+    assert table.gathered(tmp_path)["run"].tolist() == ["first", "first", "replication"]
     refuses("testbed arena run", table.gathered, tmp_path / "none")
 
 
@@ -228,7 +229,7 @@ def test_a_table_of_another_version_is_refused(tmp_path):
 
 
 @pytest.mark.slow
-def test_the_committed_table_has_grpo_at_every_lag_and_headroom_on_every_task_that_decides():
+def test_the_committed_table_has_grpo_at_every_lag_and_headroom_on_every_task():
     frame = table.load()
     assert not frame.duplicated(list(table.KEYS)).any()
     assert set(frame["arm"]) <= set(known())
@@ -236,12 +237,7 @@ def test_the_committed_table_has_grpo_at_every_lag_and_headroom_on_every_task_th
         assert tasks.tuned_at(lag) in LAGS[name]
         assert "grpo" in set(cells["arm"])
         if lag == 0:
-            final = cells.loc[cells["arm"] == "grpo", "final"].mean()
-            if name == "length":  # no claim is on it
-                with pytest.raises(UserError, match="no headroom"):
-                    refuse_without_headroom(name, final)
-            else:
-                refuse_without_headroom(name, final)
+            refuse_without_headroom(name, cells.loc[cells["arm"] == "grpo", "final"].mean())
     assert page.PAGE.read_text() == page.page(frame), "write it again: python -m analysis.arena.page"
 
 
@@ -285,7 +281,7 @@ def small(tmp_path, monkeypatch) -> Path:
         + [row(arm, s, final + s / 100) for arm, final in (("grpo", -2.0), ("tis", -1.0)) for s in (0, 1)]
     )
     monkeypatch.setattr(tasks, "TASKS", {**TASKS, "sorted": SMALL})
-    monkeypatch.setattr(table, "load", lambda: frame.drop(columns="curve"))
+    monkeypatch.setattr(table, "load", lambda: frame)
     monkeypatch.setattr(halving, "FULL", Effort(growths=0, finals=(0, 1)))
     monkeypatch.setattr(halving, "QUICK", Effort((0,), (1,), 0, (0, 1)))
     return tmp_path
@@ -473,9 +469,9 @@ def test_finer_tuning_without_a_better_rate_runs_no_finals_and_writes_no_table(t
 
 def test_new_finals_replace_those_of_another_setting(tmp_path):
     old = table.load().query("task == 'sorted' and lag == 64 and arm in ('grpo', 'topr')")
-    fresh = old[(old["arm"] == "grpo") & (old["seed"] < 2)].drop(columns=["run", "steps_to_fresh"])
+    fresh = old[(old["arm"] == "grpo") & (old["seed"] < 2)].drop(columns="run")
     for rate, kept in ((fresh["rate"].iloc[0], len(old)), (0.5, 2 + (old["arm"] == "topr").sum())):
-        fresh.assign(rate=rate, curve="0.1 0.9").to_csv(tmp_path / "sorted-64.csv", index=False)
+        fresh.assign(rate=rate).to_csv(tmp_path / "sorted-64.csv", index=False)
         assert len(table.gathered(tmp_path, old)) == kept
 
 

@@ -37,7 +37,7 @@ def frame() -> pd.DataFrame:
                     dict.fromkeys(table.COLUMNS, 0.0)
                     | {"task": task, "lag": lag, "arm": arm, "seed": seed, "rate": 1e-3, "knob": f"{arm}=1"}
                     | {"run": "replication" if again else "first", "final": final, "at_edge": 0}
-                    | {"kl": KL[task] if lag else 0.0, "off_rate": final - 0.2, "steps_to_fresh": np.inf}
+                    | {"kl": KL[task] if lag else 0.0, "off_rate": final - 0.2}
                 )
     return pd.DataFrame(rows)
 
