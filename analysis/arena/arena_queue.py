@@ -105,6 +105,11 @@ def run_arms(
     for kind, neighbors in [("growth", beyond)] * (not tried) + [("finer", between)]:
         for each in range(effort.growths):
             tune(f"{kind}-{each}", {a.name: neighbors(scores[a.name], a.knob) for a in arms}, effort.tuning)
+    had = len(effort.tuning)
+    for each in range(effort.growths if effort.pilots else 0):
+        late = {arm.name: promising(scores[arm.name], had) for arm in arms}
+        tune(f"settled-{each}", late, range(had, effort.pilots))
+        tune(f"refined-{each}", {a.name: between(scores[a.name], a.knob) for a in arms}, effort.tuning)
     best = {arm.name: chosen(scores[arm.name]) for arm in arms}
     moved = [arm for arm in arms if best[arm.name] != before.get(arm.name)]
     for arm in arms:

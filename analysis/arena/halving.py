@@ -60,7 +60,7 @@ class Effort:
         # a round tries at most 2 settings while the grid grows and 4 around its best
         grown = self.growths * (2 + 4) * len(self.tuning)
         wide = 2 * len(RATES) * len(self.screen) + BEST * len(self.fine)
-        settled = SETTLED * max(0, self.pilots - len(self.tuning))
+        settled = (SETTLED + self.growths * BEST) * max(0, self.pilots - len(self.tuning))
         return tuned + bool(self.growths) * wide + grown + settled + len(self.finals) + 2 * len(WRONG)
 
 
@@ -125,10 +125,10 @@ def unsettled(scores: Scores, pilots: int) -> list[Setting]:
     return best_of(full, SETTLED) if most < pilots else []
 
 
-def promising(scores: Scores) -> list[Setting]:
-    """Return the settings with fewer seeds than the chosen one and a better mean, best first."""
+def promising(scores: Scores, least: int = 0) -> list[Setting]:
+    """Return the settings with fewer seeds than the chosen one, but `least`, and a better mean, best first."""
     best = chosen(scores)
-    few = {at: each for at, each in scores.items() if len(each) < len(scores[best])}
+    few = {at: each for at, each in scores.items() if least <= len(each) < len(scores[best])}
     return [at for at in best_of(few) if fmean(few[at]) > fmean(scores[best])]
 
 
