@@ -94,22 +94,7 @@ def run_arms(
             score = found[arm.by][cell_id]
             scores[arm.name].setdefault((run.learning_rate, run.recipe_args), []).append(score)
 
-    if not tried:
-        tune("screen", {arm.name: list(arm.settings) for arm in arms}, effort.screen)
-        tune("fine", {arm.name: best_of(scores[arm.name]) for arm in arms}, effort.fine)
-    if effort.growths:
-        tune("across", {arm.name: across(scores[arm.name], arm.knob) for arm in arms}, effort.screen)
-        tune("across-fine", {arm.name: promising(scores[arm.name]) for arm in arms}, effort.fine)
-    few = {arm.name: unsettled(scores[arm.name], effort.pilots) for arm in arms}
-    tune("settled", few, range(len(effort.tuning), effort.pilots))
-    for kind, neighbors in [("growth", beyond)] * (not tried) + [("finer", between)]:
-        for each in range(effort.growths):
-            tune(f"{kind}-{each}", {a.name: neighbors(scores[a.name], a.knob) for a in arms}, effort.tuning)
-    had = len(effort.tuning)
-    for each in range(effort.growths if effort.pilots else 0):
-        late = {arm.name: promising(scores[arm.name], had) for arm in arms}
-        tune(f"settled-{each}", late, range(had, effort.pilots))
-        tune(f"refined-{each}", {a.name: between(scores[a.name], a.knob) for a in arms}, effort.tuning)
+    _search(tune, arms, scores, effort, new=not tried)
     best = {arm.name: chosen(scores[arm.name]) for arm in arms}
     moved = [arm for arm in arms if best[arm.name] != before.get(arm.name)]
     for arm in arms:
@@ -120,6 +105,34 @@ def run_arms(
     wanted, wrong = _finals(base, lag, {arm: best[arm.name] for arm in moved}, effort.finals)
     edges = {arm.name: bool(beyond(scores[arm.name], arm.knob)) for arm in arms}
     return table.rows_of(name, step("finals", [*wanted, *wrong]), wanted, wrong, edges), tuned
+
+
+def _search(
+    tune: Callable[[str, dict[str, list[Setting]], Sequence[int]], None],
+    arms: Sequence[Arm],
+    scores: Mapping[str, Scores],
+    effort: Effort,
+    *,
+    new: bool,
+) -> None:
+    """Tune the arms by successive halving, or go on from their scores; `tune` adds to these.
+
+    With further pilots, what a round makes promising on a few seeds runs on all of them before the next.
+    """
+    if new:
+        tune("screen", {arm.name: list(arm.settings) for arm in arms}, effort.screen)
+        tune("fine", {arm.name: best_of(scores[arm.name]) for arm in arms}, effort.fine)
+    if effort.growths:
+        tune("across", {arm.name: across(scores[arm.name], arm.knob) for arm in arms}, effort.screen)
+        tune("across-fine", {arm.name: promising(scores[arm.name]) for arm in arms}, effort.fine)
+    few, more = len(effort.tuning), range(len(effort.tuning), effort.pilots)
+    tune("settled", {arm.name: unsettled(scores[arm.name], effort.pilots) for arm in arms}, more)
+    for kind, neighbors in [("growth", beyond)] * new + [("finer", between)]:
+        for each in range(effort.growths):
+            tune(f"{kind}-{each}", {a.name: neighbors(scores[a.name], a.knob) for a in arms}, effort.tuning)
+    for each in range(effort.growths * bool(effort.pilots)):
+        tune(f"settled-{each}", {arm.name: promising(scores[arm.name], few) for arm in arms}, more)
+        tune(f"refined-{each}", {a.name: between(scores[a.name], a.knob) for a in arms}, effort.tuning)
 
 
 def _told(setting: Setting) -> str:

@@ -126,7 +126,9 @@ def unsettled(scores: Scores, pilots: int) -> list[Setting]:
 
 
 def promising(scores: Scores, least: int = 0) -> list[Setting]:
-    """Return the settings with fewer seeds than the chosen one, but `least`, and a better mean, best first."""
+    """Return the settings with `least` seeds or more, fewer than the chosen one, and a better mean, best
+    first.
+    """
     best = chosen(scores)
     few = {at: each for at, each in scores.items() if least <= len(each) < len(scores[best])}
     return [at for at in best_of(few) if fmean(few[at]) > fmean(scores[best])]

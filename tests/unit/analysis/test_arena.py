@@ -487,6 +487,22 @@ def test_an_arm_that_has_not_learned_tries_its_whole_knob():
     assert promising(tried) == []
 
 
+def test_what_a_finer_round_makes_promising_runs_on_all_pilots_too():
+    narrow, wide = knob = ((("eps", 0.2),), (("eps", 1.0),))
+    better = {(1.7e-3, narrow): 0.7, (1.7e-3, wide): 0.8}
+    known = {(1e-3, narrow): 0.5, (3e-3, narrow): 0.6, (1e-2, narrow): 0.1, (3e-3, wide): 0.2}
+    scores = {"mine": {at: [score] * 5 for at, score in known.items()}}
+
+    def tune(_, settings, seeds):
+        for at in settings["mine"]:
+            scores["mine"].setdefault(at, []).extend([(known | better).get(at, 0.0)] * len(seeds))
+
+    effort = replace(halving.FULL, pilots=32)
+    arena_queue._search(tune, [Arm("mine", "grpo", knob)], scores, effort, new=False)
+    assert halving.chosen(scores["mine"]) == (1.7e-3, wide)
+    assert len(scores["mine"][1.7e-3, wide]) == 32
+
+
 def test_the_best_four_settings_with_most_seeds_get_further_pilots_once():
     tried = {(10.0**-k, ()): [0.1 * k] * 5 for k in range(1, 7)} | {(1.0, ()): [0.9] * 2}
     assert unsettled(tried, 32) == [(1e-6, ()), (1e-5, ()), (1e-4, ()), (1e-3, ())]
@@ -495,5 +511,5 @@ def test_the_best_four_settings_with_most_seeds_get_further_pilots_once():
     assert found[:2] == [(1e-6, (("eps", 0.2),)), (1e-5, ())], "a knob that does nothing"
     assert unsettled({**tried, (1e-2, ()): [0.2] * 32}, 32) == []
     assert unsettled(tried, 0) == []
-    assert replace(halving.FULL, pilots=32).cells - halving.FULL.cells == 4 * 27
+    assert replace(halving.FULL, pilots=32).cells - halving.FULL.cells == (4 + 3 * 3) * 27
     assert replace(halving.FULL, pilots=2).cells == halving.FULL.cells
