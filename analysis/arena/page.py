@@ -87,7 +87,7 @@ def page(frame: pd.DataFrame) -> str:
 
     On the site, assets/tables.js filters its blocks by task, lag and recipe, and shows the seeds.
     """
-    found = drawn.timed(summary(frame), fresh(frame))
+    found = drawn.timed(summary(frame), dict(fresh(frame)))
     parts = [HEAD, _which(frame), _joint(frame), FILTERS, *(_picture(lag) for lag in pictures(frame))]
     for task, lag in found[["task", "lag"]].drop_duplicates().itertuples(index=False):
         rows = found[(found["task"] == task) & (found["lag"] == lag)]

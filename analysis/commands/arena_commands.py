@@ -60,7 +60,7 @@ def show_table(
         raise UserError("Give one of --outcomes, --one-setting and --curve: each shows other columns.")
     frame = table.load()
     found = curves.load() if curve else one.losses(frame) if one_setting else table.summary(frame)
-    found = curves.timed(found, table.fresh(frame)) if outcomes else found
+    found = curves.timed(found, dict(table.fresh(frame))) if outcomes else found
     at = [tasks.lag_from(lag)] if lag else found["lag"]
     chosen = found[((found["task"] == task) | (task == "")) & found["lag"].isin(at)]
     if chosen.empty:
