@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.arena import table
+from analysis.arena import curves, table
 from analysis.arena.arms import Arm
 from analysis.arena.chosen_settings import cells_of
 from analysis.arena.halving import (
@@ -23,6 +23,7 @@ from analysis.arena.halving import (
     beyond,
     cell,
     chosen,
+    lower,
     promising,
     seeds_up_to,
     unsettled,
@@ -94,7 +95,7 @@ def run_arms(
             score = found[arm.by][cell_id]
             scores[arm.name].setdefault((run.learning_rate, run.recipe_args), []).append(score)
 
-    _search(tune, arms, scores, effort, new=not tried)
+    _search(tune, arms, scores, effort, curves.start(name), new=not tried)
     best = {arm.name: chosen(scores[arm.name]) for arm in arms}
     moved = [arm for arm in arms if best[arm.name] != before.get(arm.name)]
     for arm in arms:
@@ -112,6 +113,7 @@ def _search(
     arms: Sequence[Arm],
     scores: Mapping[str, Scores],
     effort: Effort,
+    start: float = 0.0,
     *,
     new: bool,
 ) -> None:
@@ -131,6 +133,7 @@ def _search(
         for each in range(effort.growths):
             tune(f"{kind}-{each}", {a.name: neighbors(scores[a.name], a.knob) for a in arms}, effort.tuning)
     for each in range(effort.growths * bool(effort.pilots)):
+        tune(f"lower-{each}", {arm.name: lower(scores[arm.name], start) for arm in arms}, effort.tuning)
         tune(f"settled-{each}", {arm.name: promising(scores[arm.name], few) for arm in arms}, more)
         tune(f"refined-{each}", {a.name: between(scores[a.name], a.knob) for a in arms}, effort.tuning)
 

@@ -39,6 +39,13 @@ def load() -> pd.DataFrame:
     return pd.read_csv(FILE)
 
 
+def start(task: str) -> float:
+    """Return the base model's accuracy on a task, 0 without a curve of it."""
+    drawn = load()
+    found = drawn[(drawn["task"] == task) & (drawn["arm"] == "grpo")]["curve"]
+    return float(found.iloc[0].split()[0]) if len(found) else 0.0
+
+
 def timed(found: pd.DataFrame, fresh: Mapping[str, float]) -> pd.DataFrame:
     """Return rows of `table.summary` with steps_to_fresh: where the arm's mean curve first reaches SHARE.
 

@@ -134,6 +134,18 @@ def promising(scores: Scores, least: int = 0) -> list[Setting]:
     return [at for at in best_of(few) if fmean(few[at]) > fmean(scores[best])]
 
 
+def lower(scores: Scores, start: float) -> list[Setting]:
+    """Return the chosen knob at a third of its smallest rate, if the setting ends below the base model.
+
+    start: the base model's accuracy. Such an arm does better if it learns less.
+    """
+    rate, args = chosen(scores)
+    if fmean(scores[rate, args]) >= start:
+        return []
+    least = min(other for other, knob in scores if knob == args)
+    return [(float(f"{least / FACTOR:.2g}"), args)]
+
+
 def between(scores: Scores, ladder: Sequence[Arguments]) -> list[Setting]:
     """Return what `beyond` does, and the rates halfway, on a log scale, to neighbors more than FINER away."""
     rate, args = chosen(scores)
