@@ -121,13 +121,14 @@ def _search(
 
     With further pilots, what a round makes promising on a few seeds runs on all of them before the next.
     """
+    seen, few = len(effort.screen), len(effort.tuning)
+    more = range(few, effort.pilots)
     if new:
         tune("screen", {arm.name: list(arm.settings) for arm in arms}, effort.screen)
         tune("fine", {arm.name: best_of(scores[arm.name]) for arm in arms}, effort.fine)
     if effort.growths:
         tune("across", {arm.name: across(scores[arm.name], arm.knob) for arm in arms}, effort.screen)
-        tune("across-fine", {arm.name: promising(scores[arm.name]) for arm in arms}, effort.fine)
-    few, more = len(effort.tuning), range(len(effort.tuning), effort.pilots)
+        tune("across-fine", {arm.name: promising(scores[arm.name], seen) for arm in arms}, effort.fine)
     tune("settled", {arm.name: unsettled(scores[arm.name], effort.pilots) for arm in arms}, more)
     for kind, neighbors in [("growth", beyond)] * new + [("finer", between)]:
         for each in range(effort.growths):

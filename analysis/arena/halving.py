@@ -125,13 +125,11 @@ def unsettled(scores: Scores, pilots: int) -> list[Setting]:
     return best_of(full, SETTLED) if most < pilots else []
 
 
-def promising(scores: Scores, least: int = 0) -> list[Setting]:
-    """Return the settings with `least` seeds or more, fewer than the chosen one, and a better mean, best
-    first.
-    """
-    best = chosen(scores)
-    few = {at: each for at, each in scores.items() if least <= len(each) < len(scores[best])}
-    return [at for at in best_of(few) if fmean(few[at]) > fmean(scores[best])]
+def promising(scores: Scores, seeds: int) -> list[Setting]:
+    """Return the settings that have so many seeds and a better mean than the chosen one, best first."""
+    best = fmean(scores[chosen(scores)])
+    few = {at: each for at, each in scores.items() if len(each) == seeds}
+    return [at for at in best_of(few) if fmean(few[at]) > best]
 
 
 def lower(scores: Scores, start: float) -> list[Setting]:

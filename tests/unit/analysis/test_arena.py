@@ -483,8 +483,8 @@ def test_an_arm_that_has_not_learned_tries_its_whole_knob():
     assert across(tried, (knob[1],)) == []
     assert across({**tried, (3e-4, knob[1]): [0.05] * 5}, knob) == [], "it has learned"
     seen = {**tried, new[0]: [0.3, 0.1], new[1]: [0.5, 0.3], new[2]: [0.01, 0.01]}
-    assert promising(seen) == [new[1], new[0]], "the last equals the chosen setting"
-    assert promising(tried) == []
+    assert promising(seen, 2) == [new[1], new[0]], "the last equals the chosen setting"
+    assert promising(seen, 5) == []
 
 
 def test_what_a_finer_round_makes_promising_runs_on_all_pilots_too():
