@@ -11,9 +11,9 @@ from testbed.offline.improvement import softmax
 from testbed.rng import generator
 
 NAME = "transition-paths"
-SEEDS, EACH, PILOTS, SIDE, STEPS, BATCH, ROLLOUTS, BUFFER, REUSE = 192, 16, 32, 7, 16, 32, 200, 16, 4
-"""Units, worlds of each, pilot worlds, side of the grid, steps and paths of a rollout, rollouts, those
-kept, and updates of each."""
+SEEDS, PILOTS, SIDE, STEPS, BATCH, ROLLOUTS, BUFFER, REUSE = 192, 32, 7, 16, 32, 200, 16, 4
+"""Worlds, pilot worlds, side of the grid, steps and paths of a rollout, rollouts, those kept, and
+updates of each."""
 MOVES = np.array([[0, 0], [0, 1], [0, -1], [1, 0], [-1, 0]])
 EXPLORE, LESS = 0.1, 0.1
 """Share of uniform moves at the start of replay; margin in nats. Set before the table was made."""
@@ -170,7 +170,6 @@ TUNED = TunedArms(
 )  # fmt: skip
 EXPERIMENT = TUNED.experiment(
     NAME, SEEDS, ("missed", "unreal", "gaps"), {"rollouts": ROLLOUTS, "batch": BATCH, "buffer": BUFFER},
-    worlds=EACH,
     question="Do paths over a barrier come nearer to their posterior by a log-variance loss with replay?",
     source="TPS-DPS (2024), arXiv:2405.19961; only a summary was read",
     differs="walks of 16 steps on a grid with a wall and two gaps, tables; no molecules or networks; replay "
