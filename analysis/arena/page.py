@@ -59,7 +59,7 @@ JOINT = """## One setting for all
 
 Read this table if you must fix rate and knob beforehand. For each recipe it compares one setting for all
 stale tasks and lags with the best setting of each cell. The one setting has the best mean score among those
-that tuning tried everywhere. The left part has scores of tuning, on two to five seeds. The right part has
+that tuning tried everywhere. The left part has scores of tuning, on two to 32 seeds. The right part has
 finals of {seeds} seeds on which nothing was tuned, at {places}, with a 95 % interval over seeds. Recipes were
 tuned on different cells. grpo and placebo are one recipe on other seeds and cells, so that a difference
 smaller than theirs means nothing. `testbed arena show

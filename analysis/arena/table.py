@@ -167,7 +167,7 @@ def joint(scores: pd.DataFrame) -> pd.DataFrame:
 
     scores: `tuning()`. A setting is eligible if it was tried in every cell of the arm, of which there must be
     two. joint: mean score of the setting; own: mean of the best scores of each cell; loss: own minus joint,
-    which includes the luck of choosing the best of many on two to five seeds.
+    which includes the luck of choosing the best of many on two to 32 seeds.
     """
     found: list[dict[str, Any]] = []
     for arm, rows in scores[scores["lag"] > 0].groupby("arm"):
