@@ -40,7 +40,8 @@ def _recorded(path: Path, folder: str) -> Rows:
     environment = {**os.environ, "TESTBED_RESULTS": str(path), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
     environment = {name: each for name, each in environment.items() if not name.startswith("PYTEST_")}
     plugin = "support.edges" if folder == "edges" else "support.results"
-    options = ("-q", "-p", plugin, "-p", "no:cacheprovider", f"@{GOLDEN / folder / 'tests.txt'}")
+    without = ("-p", "no:cacheprovider", "-p", "no:unraisableexception")  # moved calls leave files open
+    options = ("-q", "-p", plugin, *without, f"@{GOLDEN / folder / 'tests.txt'}")
     command = (sys.executable, "-m", "pytest", *options)
     done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, (done.stdout + done.stderr)[-2000:]

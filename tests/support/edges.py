@@ -43,7 +43,7 @@ LEFT_OUT = (
     "retries.py Retries.rollout", "Behavior.sample", "one_continuous_action.py BumpBandit.log",
     "testbed/results/user_cache.py", "trajectory_sums.py _weigh", "testbed/logs/ratio_checks.py _middles",
     "progress.py", "gym_env.py", "FiniteMDP.start", "weight_anchors.py Version.start", "manifest.py entry",
-    "linear_td.py misalignment", "execution/executors.py", "tokens/verifiers.py _line",
+    "manifest.py _line", "linear_td.py misalignment", "execution/executors.py", "tokens/verifiers.py _line",
     "analysis/judging/gates.py _table", "analysis/judging/gates.py base_data_of",
     "analysis/tables/condensed.py load_tables", "analysis/tables/remeasured.py measure",
 )  # fmt: skip

@@ -38,7 +38,7 @@ LEFT_OUT = (
     "memory.py Room.versions", "progress.py Progress.left", "execution/threads.py", "worker.py _provenance",
     "worker.py _setting", "worker.py _threads", "worker.py _cpu", "base_models.py",
     "execution/executors.py", "_Feed.stopping", "manifest.py entry", "Objectives.__getitem__",
-    " _default_executor", "loop.py peak",
+    " _default_executor", "loop.py peak", "manifest.py _line",
     "checkpoint.py Checkpoints._due", "cost.py timed", "options.py bfloat16_slowdown", "progress.py Plain",
     "progress.py _clock", "Store.note_share", "Locks.note", "Locks.release",
     "cli/doctor.py", "storage.py readable", "runner.py _Feed.take", "checkpoint.py Held.live",
