@@ -24,7 +24,7 @@ Rows = dict[str, list]
 
 
 @pytest.mark.timeout(600)
-@pytest.mark.parametrize("folder", ["results", "more", "edges"])
+@pytest.mark.parametrize("folder", ["results", "more", pytest.param("edges", marks=pytest.mark.slow)])
 def test_every_function_returns_what_the_golden_files_hold(tmp_path, folder):
     """Compare each function's row: a slip anywhere in the areas moves one where these tests go."""
     found = _recorded(tmp_path / "rows.json", folder)
