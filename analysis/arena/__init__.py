@@ -78,11 +78,12 @@ fresh data ended at .43) and is given up.
   five tuning seeds chose for GRPO on fresh `long`, .001, one run in seven never learns (96 of 640), and
   .00055 had scored .012 less. So the best four settings of GRPO at lag 0 of every task run on tuning seeds
   up to 32, and the best mean over all 32 wins (`--finer --pilots 32`). Where the setting changes the finals
-  run again, on as many seeds as the arm had, at most 64 + 64. Then, by the
-  same rule, every arm on `sums` at lag 64 and five on `guess` at 256. That pass left out what its finer rates
-  had made promising on five seeds, GRPO's wide clip among them; such settings run on all pilots since, round
-  by round, and an arm that ends below the base model tries rates a third of its smallest (written after
-  finals had been read, before the runs that it asks for). Other arms keep their five seeds.
+  run again, on as many seeds as the arm had, at most 64 + 64. Then
+  every arm on `sums` at lag 64 followed, and GRPO, M2PO, MinPRO, CISPO and TIS on `guess` at 256. That pass
+  left out what its finer rates had made promising on five seeds, GRPO's wide clip among them. So, written
+  after finals had been read and before the runs that it asks for, such settings run on all pilots, round by
+  round, and an arm that ends below the base model tries a third of its smallest rate. This ran for all arms
+  on `sums` and for the last four on `guess`. Other arms keep their five seeds.
 - **Stopping**: 16 + 16 seeds for every arm, judged by the rule of docs/theory/verdicts.md as the claims of
   experiment `arena`; that rule holds at any stopping time. Arms of claims that stay open get 32 + 32 seeds, a
   few of them 64 + 64.

@@ -61,6 +61,8 @@ class Effort:
         grown = self.growths * (2 + 4) * len(self.tuning)
         wide = 2 * len(RATES) * len(self.screen) + BEST * len(self.fine)
         settled = (SETTLED + self.growths * BEST) * max(0, self.pilots - len(self.tuning))
+        # with pilots, a round tries 4 settings more around its best, and a smaller rate
+        settled += bool(settled) * self.growths * (4 + 1) * len(self.tuning)
         return tuned + bool(self.growths) * wide + grown + settled + len(self.finals) + 2 * len(WRONG)
 
 

@@ -503,6 +503,22 @@ def test_what_a_finer_round_makes_promising_runs_on_all_pilots_too():
     assert len(scores["mine"][1.7e-3, wide]) == 32
 
 
+def test_an_arm_that_ends_below_the_base_model_tries_a_third_of_its_smallest_rate():
+    knob = ((("cap", 1.0),),)
+    scores = {
+        "mine": {(rate, knob[0]): [score] * 5 for rate, score in ((1e-3, 0.1), (1.7e-3, 0.2), (3e-3, 0.1))}
+    }
+
+    def tune(_, settings, seeds):
+        for at in settings["mine"]:
+            scores["mine"].setdefault(at, []).extend([0.4 if at[0] < 1e-3 else 0.0] * len(seeds))
+
+    effort = replace(halving.FULL, pilots=32)
+    arena_queue._search(tune, [Arm("mine", "grpo", knob)], scores, effort, 0.37, new=False)
+    assert halving.chosen(scores["mine"]) == (3.2e-4, knob[0])
+    assert len(scores["mine"][3.2e-4, knob[0]]) == 32
+
+
 def test_the_best_four_settings_with_most_seeds_get_further_pilots_once():
     tried = {(10.0**-k, ()): [0.1 * k] * 5 for k in range(1, 7)} | {(1.0, ()): [0.9] * 2}
     assert unsettled(tried, 32) == [(1e-6, ()), (1e-5, ()), (1e-4, ()), (1e-3, ())]
@@ -511,5 +527,5 @@ def test_the_best_four_settings_with_most_seeds_get_further_pilots_once():
     assert found[:2] == [(1e-6, (("eps", 0.2),)), (1e-5, ())], "a knob that does nothing"
     assert unsettled({**tried, (1e-2, ()): [0.2] * 32}, 32) == []
     assert unsettled(tried, 0) == []
-    assert replace(halving.FULL, pilots=32).cells - halving.FULL.cells == (4 + 3 * 3) * 27
+    assert replace(halving.FULL, pilots=32).cells - halving.FULL.cells == (4 + 3 * 3) * 27 + 3 * 5 * 5
     assert replace(halving.FULL, pilots=2).cells == halving.FULL.cells
