@@ -46,6 +46,7 @@ LEFT_OUT = (
     "manifest.py _line", "linear_td.py misalignment", "execution/executors.py", "tokens/verifiers.py _line",
     "analysis/judging/gates.py _table", "analysis/judging/gates.py base_data_of",
     "analysis/tables/condensed.py load_tables", "analysis/tables/remeasured.py measure",
+    "magic.py simplex_minimum", "value_learning.py linear_td",
 )  # fmt: skip
 """What takes long at an edge, or depends on old memory, on rounding, or on what is committed."""
 Given = dict[str, Any]
