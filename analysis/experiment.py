@@ -107,8 +107,8 @@ class Experiment:
     see: claims of other experiments that speak of this table.
     command: what runs it, where `testbed evidence run NAME` cannot.
     systems: those of the literature whose statement it judges, by their names in
-        analysis/judging/systems.csv; a mapping {name: Part} where it judges only a part, or not
-        every claim is about it.
+        analysis/judging/systems.csv; a mapping where it judges only a part, {name: what in words}, or
+        where not every claim is about it, {name: Part}.
 
     Raises UserError for a declaration that contradicts itself.
     """
@@ -136,7 +136,7 @@ class Experiment:
     figure: str | Plot = ""
     see: tuple[str, ...] = ()
     command: str = ""
-    systems: Mapping[str, Part] | tuple[str, ...] = ()
+    systems: Mapping[str, Part | str] | tuple[str, ...] = ()
     claims: dict[str, Entry] = field(default_factory=dict, init=False, compare=False)
     arms: Cells | None = field(default=None, init=False, compare=False)
 
@@ -239,9 +239,10 @@ class Experiment:
 
         Raises UserError for a claim that the experiment does not make.
         """
-        given = self.systems if isinstance(self.systems, Mapping) else dict.fromkeys(self.systems, Part())
+        given = self.systems if isinstance(self.systems, Mapping) else dict.fromkeys(self.systems, "")
         found = {}
-        for system, part in given.items():
+        for system, said in given.items():
+            part = said if isinstance(said, Part) else Part(said)
             named = {each: fnmatch.filter(self.claims, each) for each in part.claims or ("*",)}
             if other := [each for each in part.claims if not named[each]]:
                 raise UserError(

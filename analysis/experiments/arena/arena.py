@@ -14,7 +14,7 @@ import pandas as pd
 from analysis.arena import table as finals
 from analysis.arena.tasks import NEAR, PIPELINE, TASKS
 from analysis.judging.auroc import kendall
-from analysis.lab import Experiment, Frame, Part, arm
+from analysis.lab import Experiment, Frame, Part, arm, ask
 from analysis.tables.committed import Table
 
 RESULTS = Path("results/arena")
@@ -243,15 +243,14 @@ for _name in ENDS:
     _found = re.fullmatch(r"(.+)-(?:gains-over|ends-above)-tuned-(.+)-at-lag-(\d+)-on-(.+)", _name)
     assert _found
     _arm, _rival, _lag, _task = (each.replace("-", "_") for each in _found.groups())
-    EXPERIMENT.claim(
-        _name, f"Tuned alike, {_arm} ends 0.05 above {_rival} at lag {_lag} on {_task}."
-    ).compare("final", {"arm": _arm}, {"arm": _rival}, by=MARGIN, over={"task": _task, "lag": int(_lag)})
+    ask(EXPERIMENT, _name, f"Tuned alike, {_arm} ends 0.05 above {_rival} at lag {_lag} on {_task}.",
+        {"arm": _arm}, {"arm": _rival}, MARGIN, "final", over={"task": _task, "lag": int(_lag)})  # fmt: skip
 for _name in KEEPS:
     _arm, _, _more = _name.partition("-keeps-fresh-accuracy-at-lag-")
     _lag, _, _task = _more.partition("-on-")
-    EXPERIMENT.claim(
-        _name, f"Tuned at lag {_lag}, {_arm} ends at most 0.05 below GRPO on fresh data on {_task}."
-    ).compare("final", {"arm": _arm, "lag": int(_lag)}, FRESH, by=-MARGIN, over={"task": _task})
+    ask(EXPERIMENT, _name, f"Tuned at lag {_lag}, {_arm} ends at most 0.05 below GRPO on fresh data on "
+        f"{_task}.", {"arm": _arm, "lag": int(_lag)}, FRESH, -MARGIN, "final",
+        over={"task": _task})  # fmt: skip
 for _name, _task, _at in (
     # The placebo's gain comes from tuning and seeds alone.
     ("the-placebo-equals-grpo-at-lag-64-on-sorted", "sorted", 64),
@@ -273,9 +272,9 @@ for _name, _task in (
     ("bapo-keeps-entropy-at-lag-64-on-sorted", "sorted"),
     ("bapo-keeps-entropy-at-lag-64-on-sums", "sums"),
 ):
-    EXPERIMENT.claim(
-        _name, f"Tuned alike, BAPO ends at lag 64 with 0.05 nats more entropy per token than GRPO on {_task}."
-    ).compare("entropy", {"arm": "bapo"}, TUNED, by=MARGIN, over={"task": _task, "lag": 64})
+    ask(EXPERIMENT, _name, "Tuned alike, BAPO ends at lag 64 with 0.05 nats more entropy per token than GRPO "
+        f"on {_task}.", {"arm": "bapo"}, TUNED, MARGIN, "entropy",
+        over={"task": _task, "lag": 64})  # fmt: skip
 for _name, _arm, _rival in (
     ("sfpo-learns-faster-than-grpo-on-sorted", "sfpo_reuse", "grpo"),
     ("sfpo-learns-faster-than-grpo-on-sums", "sfpo_reuse", "grpo"),
@@ -289,20 +288,16 @@ for _name, _arm, _rival in (
     ("mdpo-learns-faster-than-reused-grpo-on-sums", "mdpo_reuse", "grpo_reuse"),
 ):
     _task = _name.rpartition("-")[2]
-    EXPERIMENT.claim(
-        _name,
-        "On fresh data, updates a batch tuned for both, "
-        f"{_arm} has 0.02 more mean accuracy than {_rival} on {_task}.",
-    ).compare("area", {"arm": _arm}, {"arm": _rival}, by=LESS, over={"task": _task, "lag": 0})
+    ask(EXPERIMENT, _name, f"On fresh data, updates a batch tuned for both, {_arm} has 0.02 more mean "
+        f"accuracy than {_rival} on {_task}.", {"arm": _arm}, {"arm": _rival}, LESS, "area",
+        over={"task": _task, "lag": 0})  # fmt: skip
 for _name, _task in (
     ("max-at-k-training-has-more-pass-at-8-than-grpo-on-sums", "sums"),
     ("max-at-k-training-has-more-pass-at-8-than-grpo-on-guess", "guess"),
 ):
-    EXPERIMENT.claim(
-        _name,
-        "On fresh data, tuned for pass@8, the policy gradient of max@k has 0.05 more pass@8 than GRPO on "
-        f"{_task}.",
-    ).compare("pass@8", {"arm": "max_at_k"}, {"arm": "grpo_pass"}, by=MARGIN, over={"task": _task, "lag": 0})
+    ask(EXPERIMENT, _name, "On fresh data, tuned for pass@8, the policy gradient of max@k has 0.05 more "
+        f"pass@8 than GRPO on {_task}.", {"arm": "max_at_k"}, {"arm": "grpo_pass"}, MARGIN, "pass@8",
+        over={"task": _task, "lag": 0})  # fmt: skip
 
 
 AGED = """grpo topr gspo ppo_ewma m2po vcpo minpro mis cispo reinforce""".split()  # noqa: SIM905
@@ -342,11 +337,9 @@ EXPERIMENT.claim(
     "At lag 16's settings, ten recipes on ages of a pipeline with mean 16 end in the mean within 0.05 of lag "
     "16 on sorted.",
 ).equal(mean_cost, within=MARGIN)
-EXPERIMENT.claim(
-    "a-pipelines-ages-rank-recipes-as-their-mean-does-on-sorted",
-    "Ten recipes on ages of a pipeline with mean 16 agree in order with their means at lag 16 as well as at "
-    "lag 16, by Kendall's tau less 0.1, on sorted.",
-).compare(agreement, by=-TAU)
+ask(EXPERIMENT, "a-pipelines-ages-rank-recipes-as-their-mean-does-on-sorted", "Ten recipes on ages of a "
+    "pipeline with mean 16 agree in order with their means at lag 16 as well as at lag 16, by Kendall's tau "
+    "less 0.1, on sorted.", by=-TAU, outcome=agreement)  # fmt: skip
 
 
 def lost_less(table: Frame, task: str) -> dict[str, pd.Series]:
@@ -363,9 +356,6 @@ for _name, _task in (
     ("online-dpo-loses-less-to-lag-than-tuned-rloo-on-sorted", "sorted"),
     ("online-dpo-loses-less-to-lag-than-tuned-rloo-on-sums", "sums"),
 ):
-    EXPERIMENT.claim(
-        _name,
-        "From fresh data to lag 64, tuned at each, online DPO loses 0.05 less accuracy than RLOO on "
-        f"{_task}.",
-        source="Noukhovitch et al. (2024), arXiv:2410.18252: online DPO is the most robust",
-    ).compare(partial(lost_less, task=_task), by=MARGIN)
+    ask(EXPERIMENT, _name, "From fresh data to lag 64, tuned at each, online DPO loses 0.05 less accuracy "
+        f"than RLOO on {_task}.", by=MARGIN, outcome=partial(lost_less, task=_task),
+        source="Noukhovitch et al. (2024), arXiv:2410.18252: online DPO is the most robust")  # fmt: skip

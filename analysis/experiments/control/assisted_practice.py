@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from analysis.lab import Grid, Part, Plot, TunedArms, asks, by_world, inside, key
+from analysis.lab import Grid, Plot, TunedArms, asks, by_world, inside, key
 
 NAME = "assisted-practice"
 SEEDS, PILOTS = 64, 16
@@ -38,12 +38,8 @@ EXPERIMENT = TunedArms(ARMS, learn, "learning", PILOTS).experiment(
         "random tasks of many stages; cloned copies all episodes so far alike; the others weight them by a "
         "critic: of logged outcomes, of bootstraps after one action, or after chunks of 2, 4 or 8.",
     ),
-    systems={
-        "ALOE": Part(
-            "chunks against logged outcomes; bootstraps after one action learn faster than chunks, so the "
-            "gain comes from off-policy bootstraps, not from chunks"
-        )
-    },
+    systems={"ALOE": "chunks against logged outcomes; bootstraps after one action learn faster than chunks, "
+             "so the gain comes from off-policy bootstraps, not from chunks"},
 )  # fmt: skip
 asks(EXPERIMENT,
     ("chunked-critics-learn-faster-than-outcomes", "With off-policy critics over chunks of 2, 4 and 8 "

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.lab import Floats, Grid, Part, Plot, TunedArms, ask, by_world, generator, keys
+from analysis.lab import Floats, Grid, Plot, TunedArms, ask, by_world, generator, keys
 from analysis.worlds.offline_worlds import chance_and_best
 from envs import infinite_horizon
 from envs.finite_mdp import FiniteMDP
@@ -97,7 +97,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, starts=FROM).experiment(
         "usual updates with samples of a learned model (as in MAD-TD) or with steps drawn by their "
         "trajectory's probability (as in ARB).",
     ),
-    systems={"FlashSAC": Part("linear critics; rates, temperatures and bounds in steps of three")},
+    systems={"FlashSAC": "linear critics; rates, temperatures and bounds in steps of three"},
 )  # fmt: skip
 
 ask(EXPERIMENT, "few-bounded-updates-with-a-target-end-above-many", "With target networks on both sides, few "

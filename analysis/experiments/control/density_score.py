@@ -8,7 +8,7 @@ import numpy as np
 from analysis.judging.replication import Frame, Groups, Keys, Rows, combinations, difference, merged, of_keys
 from analysis.kernels import one_continuous_action
 from analysis.kernels.one_continuous_action import BumpBandit
-from analysis.lab import Experiment, Part, Plot
+from analysis.lab import Experiment, Plot
 from analysis.worlds.pilots import ask
 
 NAME = "density-score"
@@ -70,7 +70,7 @@ EXPERIMENT = Experiment(
         "that many steps up the density of the data; penalty 10 and penalty 100 weight the distance to the "
         "nearest data when it chooses actions.",
     ),
-    systems={"CDSA": Part("one bandit, and actions of a critic without any constraint")},
+    systems={"CDSA": "one bandit, and actions of a critic without any constraint"},
 )  # fmt: skip
 
 

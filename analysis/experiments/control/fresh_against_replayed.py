@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from analysis.kernels.mechanisms import tightrope
-from analysis.lab import Floats, Grid, Groups, Part, Plot, Seeds, TunedArms, asks, keys
+from analysis.lab import Floats, Grid, Groups, Plot, Seeds, TunedArms, asks, keys
 from testbed.offline.improvement import clipped_passes, monte_carlo, softmax
 from testbed.offline.tabular_offline import greedy
 
@@ -91,7 +91,7 @@ EXPERIMENT = TUNED.experiment(
         "is a table with returns, Q-learning a table or 32 random features of 64 pairs; all at their best "
         "steps and exploration.",
     ),
-    systems={"RL in the Era of LLMs (perspective)": Part("PPO and Q-learning, each on both kinds of data")},
+    systems={"RL in the Era of LLMs (perspective)": "PPO and Q-learning, each on both kinds of data"},
 )  # fmt: skip
 
 FRESH, REPLAYED = {"data": "fresh"}, {"data": "replayed"}

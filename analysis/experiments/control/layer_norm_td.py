@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from analysis.lab import Floats, Grid, Part, Plot, TunedArms, asks, by_world, generator, keys
+from analysis.lab import Floats, Grid, Plot, TunedArms, asks, by_world, generator, keys
 from analysis.worlds.offline_worlds import chance_and_best
 from envs import infinite_horizon
 from envs.finite_mdp import FiniteMDP
@@ -83,7 +83,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, endless={"target_every": (5
         "Q-learning on random MDPs; an update reads a step of each of 64 parallel copies of the world, or 64 "
         "replayed steps of one copy, with a target network; features are raw or normalized by LayerNorm.",
     ),
-    systems={"PQN (Simplifying deep TD)": Part("fixed features; seconds are not measured")},
+    systems={"PQN (Simplifying deep TD)": "fixed features; seconds are not measured"},
 )  # fmt: skip
 EQUALLY = "In as many updates and as many steps of the world, each at its best settings, parallel copies"
 asks(EXPERIMENT,

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from analysis.kernels.on_use import Tensor, torch
-from analysis.lab import Grid, Groups, Part, Plot, Seeds, TunedArms, asks, generator, key
+from analysis.lab import Grid, Groups, Plot, Seeds, TunedArms, asks, generator, key
 
 NAME = "parallel-td3"
 SEEDS, PILOTS, WORLDS, HIDDEN, ATOMS, HORIZON, LIMIT, LOOKS = 96, 8, 32, 32, 21, 64, 3000, 60
@@ -285,12 +285,8 @@ EXPERIMENT = TunedArms(ARMS, learn, "speed", PILOTS, endless={"batch": (LARGEST,
         "update on a batch; TD3 has one world, FastTD3 32 and distributional critics, PPO 32; each arm has "
         "its best noise, batch and rates; 3,000 stands for pendulums that never stand.",
     ),
-    systems={
-        "FastTD3": Part(
-            "geometric means, in which a pendulum that never stands counts 3,000 calls: a tenth of FastTD3's "
-            "and none of PPO's; in the arithmetic mean both take as long, 671 and 655 calls"
-        )
-    },
+    systems={"FastTD3": "geometric means, in which a pendulum that never stands counts 3,000 calls: a tenth "
+             "of FastTD3's and none of PPO's; in the arithmetic mean both take as long, 671 and 655 calls"},
 )  # fmt: skip
 asks(EXPERIMENT,
     ("fast-td3-halves-the-time-of-td3", "On a device that no batch fills, FastTD3's pendulums stand after at "

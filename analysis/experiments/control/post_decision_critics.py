@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from analysis.lab import Floats, Grid, Groups, Ints, Part, Plot, Seeds, TunedArms, asks, generator
+from analysis.lab import Floats, Grid, Groups, Ints, Plot, Seeds, TunedArms, asks, generator
 from testbed.offline.improvement import softmax
 from testbed.offline.tabular_offline import fitted_q, greedy, policy_q
 
@@ -171,7 +171,7 @@ EXPERIMENT = TunedArms(
         "the larger of two advantages, by states and by post-decision states (dual), or from the value of "
         "the post-decision state (post), each at its best steps and lambda.",
     ),
-    systems={"PDPPO": Part("two items; the source's lots and networks are larger")},
+    systems={"PDPPO": "two items; the source's lots and networks are larger"},
 )  # fmt: skip
 asks(EXPERIMENT,
     ("post-decision-critics-earn-a-fifth-more", "In lot sizing of two items PPO by the larger of two "

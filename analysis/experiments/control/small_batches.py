@@ -6,10 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from analysis.lab import PILOT, Groups, Part, Plot, Seeds, TunedArms, asks
+from analysis.lab import PILOT, Groups, Plot, Seeds, TunedArms, asks, generator
 from analysis.worlds.offline_worlds import Worlds, random_worlds
 from analysis.worlds.sampled_improvement import Arm, Tokens, learn
-from testbed.rng import generator
 
 NAME = "small-batches"
 SEEDS, PILOTS, TRAININGS, ITERATIONS = 96, 48, 6, 40
@@ -125,7 +124,7 @@ EXPERIMENT = RANDOM.experiment(
         says=_SAYS % "averaged over 40 small batches in random MDPs" + "of PPO from the last batch, from a "
         "buffer, or from a buffer drawn adaptively (props).",
     ),
-    systems={"PROPS": Part("learning speed in random MDPs; sampling error is not measured")},
+    systems={"PROPS": "learning speed in random MDPs; sampling error is not measured"},
     **_more,
 )  # fmt: skip
 asks(EXPERIMENT,

@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.kernels.on_use import Tensor, torch
-from analysis.lab import Grid, Groups, Part, Plot, Seeds, TunedArms, asks
-from envs.arrays import Floats
+from analysis.lab import Floats, Grid, Groups, Plot, Seeds, TunedArms, asks
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
@@ -167,11 +166,8 @@ EXPERIMENT = TunedArms(ARMS, learn, "log accepted", PILOTS).experiment(
         "or all of it (whole), and is trained on the target's states at later places (given) or on its own, "
         "as when it decodes (own); each arm has its best rate.",
     ),
-    systems={
-        "Mixture of Attentions for Speculative Decoding": Part(
-            "no attention, no text; hiding half of the state determines how much the whole state adds"
-        )
-    },
+    systems={"Mixture of Attentions for Speculative Decoding": "no attention, no text; hiding half of the "
+             "state determines how much the whole state adds"},
 )  # fmt: skip
 BEST, EAGLE = "whole, own", "part, given"
 asks(EXPERIMENT,

@@ -11,7 +11,7 @@ import pandas as pd
 
 from analysis.experiments.real.known_model import MODEL, prepare
 from analysis.kernels.on_use import Tensor, torch
-from analysis.lab import Experiment
+from analysis.lab import Experiment, ask, asks
 from analysis.sweeps.base_runs import HF_RUN
 from analysis.tables.committed import Table
 
@@ -102,18 +102,15 @@ for _name, _engine in (
     ("fp8-block-rollouts-are-near-a-float32-trainer", "fp8-block"),
     ("q8-0-rollouts-are-near-a-float32-trainer", "Q8_0"),
 ):
-    EXPERIMENT.claim(
-        _name,
-        f"On SmolLM2-135M the distribution of {_engine} rollouts differs from float32's by less than "
-        "0.001 nats a token, in the median over prompts.",
-    ).compare("kl", {"engine": _engine}, by=SMALL, below=True, null=0.0, typical="median")
-EXPERIMENT.claim(
-    "four-bit-rollouts-are-far-from-a-float32-trainer",
-    "On SmolLM2-135M the distribution of Q4_0 rollouts differs from float32's by more than 0.01 nats a "
-    "token, in the median over prompts.",
-).compare("kl", {"engine": "Q4_0"}, by=LARGE, null=0.0, typical="median")
-EXPERIMENT.claim(
-    "four-bit-rollouts-lose-half-of-the-sequences",
-    "On SmolLM2-135M the effective sample size of responses of 48 tokens that a Q4_0 engine writes is below "
-    "half of the batch, in the median over prompts.",
-).compare("ess", {"engine": "Q4_0"}, by=HALF, below=True, null=0.0, typical="median")
+    ask(EXPERIMENT, _name, f"On SmolLM2-135M the distribution of {_engine} rollouts differs from float32's "
+        "by less than 0.001 nats a token, in the median over prompts.", {"engine": _engine}, by=SMALL,
+        outcome="kl", below=True, null=0.0, typical="median")  # fmt: skip
+asks(EXPERIMENT,
+    ("four-bit-rollouts-are-far-from-a-float32-trainer", "On SmolLM2-135M the distribution of Q4_0 rollouts "
+     "differs from float32's by more than 0.01 nats a token, in the median over prompts.", {"engine": "Q4_0"},
+     None, LARGE, "kl"),
+    ("four-bit-rollouts-lose-half-of-the-sequences", "On SmolLM2-135M the effective sample size of responses "
+     "of 48 tokens that a Q4_0 engine writes is below half of the batch, in the median over prompts.",
+     {"engine": "Q4_0"}, None, HALF, "ess", {"below": True}),
+    null=0.0, typical="median",
+)  # fmt: skip

@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from analysis.arena.tasks import task
 from analysis.experiments.lag.periodic_batches import BETAS, CLIPS, METRICS, VARIED
-from analysis.lab import Part, Plot
-from analysis.worlds.pilots import ask
+from analysis.lab import Plot, ask
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
 SEEDS, LATER, MORE = 128, 80_000, 0.02
@@ -38,7 +37,7 @@ EXPERIMENT = NOISY.experiment(
         "at its best rate and knob; weights are sent every 51 steps to an engine whose logits have noise of "
         "0.3; OAPL regresses log-ratios on advantages.",
     ),
-    systems={"KARL": Part("one task, one pass over a batch; no agents, no search, one kind of prompt")},
+    systems={"KARL": "one task, one pass over a batch; no agents, no search, one kind of prompt"},
 )  # fmt: skip
 
 ask(

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from analysis.arena.foretold_runs import MODELS, SIZES
 from analysis.experiments.real.known_model import AREA, ESS, MARGIN
-from analysis.lab import Experiment, Frame, Plot, Stop, Tuned
+from analysis.lab import Experiment, Frame, Plot, Stop, Tuned, ask
 from analysis.sweeps.tuning import at_rates
 from analysis.tables.cell_table import arms_of
 from analysis.worlds.hf_bases import make
@@ -113,12 +113,8 @@ for _name, _engine, _correction, _lag in (
 ):
     _bare = {**AS_TABLED[_engine], "recipe": "grpo", "lag": _lag}
     _costs = _correction == "no correction"
-    AT_A_LAG.claim(
-        _name,
+    ask(AT_A_LAG, _name,
         f"At lag {_lag} GRPO " + (LITTLE if _costs else GAINS).format(engine=_engine, correction=_correction),
-    ).compare(
-        END,
         _bare if _costs else {**_bare, "recipe": CORRECTIONS[_correction]},
         {**AS_TABLED["the trainer"], "recipe": "grpo", "lag": _lag} if _costs else _bare,
-        by=-MARGIN if _costs else MARGIN,
-    )
+        -MARGIN if _costs else MARGIN, END)  # fmt: skip

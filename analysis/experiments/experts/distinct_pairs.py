@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.lab import Frame, Part, Plot, arm, asks, generator, inside
+from analysis.lab import Frame, Plot, arm, asks, generator, inside
 from analysis.sweeps.base_runs import TINY
 from analysis.worlds.edited_training import Arm, lessons
 from analysis.worlds.tuned_training import Family, Way
@@ -110,8 +110,7 @@ EXPERIMENT = DISTINCT.experiment(
         "GRPO, imitation of a right expert (sft), GRPO without pairs of similar scores (mask), with an "
         "expert's answers in groups without a success (anchors), and with both (dagrpo).",
     ),
-    systems={"DaGRPO": Part("the rule of distinctness is this project's; answers of eight tokens, no other "
-    "tests")},
+    systems={"DaGRPO": "the rule of distinctness is this project's; answers of eight tokens, no other tests"},
 )  # fmt: skip
 BELOW = {"below": True}
 asks(EXPERIMENT,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.lab import Part, Plot, asks, generator
+from analysis.lab import Plot, asks, generator
 from analysis.sweeps.base_runs import TINY
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
@@ -118,7 +118,7 @@ EXPERIMENT = ENTROPY.experiment(
         "replay that grows, a reward of tool calls that fades, recalibrated advantages and a clip of "
         "covariances.",
     ),
-    systems={"SPEAR": Part("one task; entropy only falls there; the least share of replay is best")},
+    systems={"SPEAR": "one task; entropy only falls there; the least share of replay is best"},
 )  # fmt: skip
 LOWEST = {"outcome": "min val/entropy", "times": TIMES}
 asks(EXPERIMENT,

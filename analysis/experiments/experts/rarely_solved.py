@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from analysis.experiments.experts.sparse_arms import HARD, MUCH, POPE, known
-from analysis.lab import Part, Plot, asks
+from analysis.lab import Plot, asks
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
 SEEDS, LATER, FRESH = 32, 370_000, 10_000
@@ -51,7 +51,7 @@ EXPERIMENT = SOLVED.experiment(
         "the best of k, and from the shortest prefixes of a right trace after which a try succeeds, each arm "
         "at its best setting for that or (early) for the mean accuracy along training.",
     ),
-    systems={"POPE": Part("time to learn, as rivals end near; no instruction; no easy prompts")},
+    systems={"POPE": "time to learn, as rivals end near; no instruction; no easy prompts"},
 )  # fmt: skip
 
 REPAIRS = ("grpo", "wide clip", "entropy bonus", "pass@k")

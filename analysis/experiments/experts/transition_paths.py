@@ -5,10 +5,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from analysis.lab import Floats, Grid, Groups, Ints, Plot, Seeds, TunedArms, asks
+from analysis.lab import Floats, Grid, Groups, Ints, Plot, Seeds, TunedArms, asks, generator
 from testbed.offline.control import Adam
 from testbed.offline.improvement import softmax
-from testbed.rng import generator
 
 NAME = "transition-paths"
 SEEDS, PILOTS, SIDE, STEPS, BATCH, ROLLOUTS, BUFFER, REUSE = 192, 32, 7, 16, 32, 200, 16, 4

@@ -6,8 +6,7 @@ from dataclasses import replace
 
 from analysis.arena.tasks import task
 from analysis.experiments.lag.periodic_batches import METRICS
-from analysis.lab import Part, Plot
-from analysis.worlds.pilots import asks
+from analysis.lab import Plot, asks
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 from testbed.config.run import Run
 
@@ -50,7 +49,7 @@ EXPERIMENT = ANCHORS.experiment(
         "decoupled PPO clips around the exact old log-probabilities (exact), around a moving average of the "
         "weights (averaged), or around the present weights as if the old ones were lost (missing).",
     ),
-    systems={"Missing Old Logits": Part("accuracy along 4,800 responses; not the time per step")},
+    systems={"Missing Old Logits": "accuracy along 4,800 responses; not the time per step"},
 )  # fmt: skip
 _HERE = "Where tokens are 8 to 17 updates old and batches are learned from four times,"
 asks(EXPERIMENT,

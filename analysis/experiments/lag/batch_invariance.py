@@ -11,7 +11,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from analysis.lab import Experiment, Frame, Groups, Part, Plot, Stop
+from analysis.lab import Experiment, Frame, Groups, Plot, Stop
 from analysis.sweeps.base_runs import SMALL
 from testbed.config.run import Arguments, Run, grid
 
@@ -66,10 +66,8 @@ DESCENT = Experiment(
         also=({"y": "mean actor/clip_share_last_pass: clipped at the last pass (share)"},),
     ),
     systems={
-        "Batch-size invariance (PPO-EWMA)": Part(
-            "whether other hyperparameters can make up for a change of batch size; not a better use of "
-            "stale data"
-        )
+        "Batch-size invariance (PPO-EWMA)": "whether other hyperparameters can make up for a change of "
+        "batch size; not a better use of stale data"
     },
 )
 
@@ -166,11 +164,9 @@ ADAM = Experiment(
         "adapted, except where the legend says that decay or rate stays or that the rate is divided by c.",
     ),
     systems={
-        "Batch-size invariance (PPO-EWMA)": Part(
-            "from 128 down to 8 responses, where more and smaller steps still learn faster at rate / "
-            "sqrt(c); Adam's betas stay, which the source rescales; for plain gradient descent see "
-            "batch-invariance"
-        )
+        "Batch-size invariance (PPO-EWMA)": "from 128 down to 8 responses, where more and smaller steps "
+        "still learn faster at rate / sqrt(c); Adam's betas stay, which the source rescales; for plain "
+        "gradient descent see batch-invariance"
     },
 )
 

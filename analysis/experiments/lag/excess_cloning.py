@@ -15,7 +15,6 @@ from analysis.lab import (
     Floats,
     Grid,
     Keys,
-    Part,
     Plot,
     Rows,
     asks,
@@ -214,7 +213,7 @@ EXPERIMENT = Experiment(
         "it (fine rewards), or of DPO on pairs that the clone wrote; in training 4 in 10 rewards are wrong; "
         "all arms are tuned.",
     ),
-    systems={"SFT→RL for vulnerability detection": Part("GRPO against DPO behind little cloning, one beta")},
+    systems={"SFT→RL for vulnerability detection": "GRPO against DPO behind little cloning, one beta"}
 )  # fmt: skip
 
 asks(EXPERIMENT,

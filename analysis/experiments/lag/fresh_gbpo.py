@@ -4,8 +4,7 @@ from dataclasses import replace
 
 from analysis.arena.tasks import task
 from analysis.experiments.lag.periodic_batches import METRICS
-from analysis.lab import Part, Plot
-from analysis.worlds.pilots import asks
+from analysis.lab import Plot, asks
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
 FRESH = replace(task("sorted"), steps=150, log_every=5)
@@ -38,7 +37,7 @@ EXPERIMENT = BANDS.experiment(
         "edge of a band, each at its best rate and band; the base is right once in fifty, or in half of its "
         "answers (half).",
     ),
-    systems={"BPO / GBPO (Bounded Ratio RL)": Part("GBPO on one task, from two bases of one small model")},
+    systems={"BPO / GBPO (Bounded Ratio RL)": "GBPO on one task, from two bases of one small model"},
 )  # fmt: skip
 _HERE = "On fresh batches that are learned from four times GBPO's mean accuracy along 4,800 responses is"
 asks(EXPERIMENT,

@@ -4,8 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 from analysis.arena.tasks import task
-from analysis.lab import Part, Plot
-from analysis.worlds.pilots import ask
+from analysis.lab import Plot, ask
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
 GUESS = replace(task("guess"), steps=1000, log_every=100)
@@ -29,7 +28,7 @@ EXPERIMENT = BASELINES.experiment(
         says="Shows final accuracy of toy transformers that guess, after 1,000 steps on fresh data: PPO with "
         "a critic and REINFORCE with the greedy response as baseline (ReMax), each at its best setting.",
     ),
-    systems={"ReMax": Part("accuracy alone; half of the memory and twice the speed are not measured")},
+    systems={"ReMax": "accuracy alone; half of the memory and twice the speed are not measured"},
 )  # fmt: skip
 ask(
     EXPERIMENT, "remax-ends-as-high-as-ppo-after-1000-steps",

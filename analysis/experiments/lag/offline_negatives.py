@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from analysis.arena.tasks import task
-from analysis.lab import Part, Plot, asks
+from analysis.lab import Plot, asks
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
 OFFLINE = replace(
@@ -49,7 +49,7 @@ EXPERIMENT = LEFT.experiment(
         "REINFORCE by 1; positives alone drops them; importance weights apply the capped ratio to all "
         "answers; rate and baseline or cap are tuned for each arm.",
     ),
-    systems={"TOPR": Part("no larger model; the baseline is tuned for TOPR and for naive REINFORCE")},
+    systems={"TOPR": "no larger model; the baseline is tuned for TOPR and for naive REINFORCE"},
 )  # fmt: skip
 BASE = "Fully offline, where the base is right once in eighty answers, TOPR ends 0.02 more accurate than"
 asks(EXPERIMENT,

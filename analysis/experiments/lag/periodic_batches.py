@@ -5,8 +5,7 @@ tuned.
 from dataclasses import replace
 
 from analysis.arena.tasks import task
-from analysis.lab import Part, Plot, inside
-from analysis.worlds.pilots import asks
+from analysis.lab import Plot, asks, inside
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
 CLIPS, BETAS, CAPS = (0.1, 0.2, 0.5, 0.9, 3.0), (1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0), (1, 2, 4, 8, 32)
@@ -44,12 +43,8 @@ EXPERIMENT = BATCHES.experiment(
         "truncated importance weights (TIS) learn from two generations of 14,400 responses, up to 449 steps "
         "old; OAPL and GRPO also learn from fresh ones.",
     ),
-    systems={
-        "OAPL": Part(
-            "one task; the responses come from the trained policy there, not from DeepCoder; "
-            "beta2 in steps of three"
-        )
-    },
+    systems={"OAPL": "one task; the responses come from the trained policy there, not from DeepCoder; beta2 "
+             "in steps of three"},
 )  # fmt: skip
 asks(EXPERIMENT,
     ("oapl-gains-over-tis-on-two-generations",

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.judging.auroc import auroc
-from analysis.lab import Experiment, Frame, Part, Plot, Stop
+from analysis.lab import Experiment, Frame, Plot, Stop
 from analysis.sweeps.base_runs import LAB
 from analysis.sweeps.tuning import tuning_seeds
 from analysis.tables.committed import Table
@@ -136,7 +136,7 @@ WARNED = Experiment(
     cells=warned_cells, from_rows=partial(early_signs, name="ess-warns"), stop=Stop(cap=32, begun_with=24),
     keys=KEYS, metrics=(*SIGNS, "collapsed", "collapse_step", "diverged"),
     margins={"AUROC that counts as foretelling": GOOD},
-    systems={"VCPO (Stable Asynchrony)": Part("ESS as an early sign among recipes at one lag and rate")},
+    systems={"VCPO (Stable Asynchrony)": "ESS as an early sign among recipes at one lag and rate"},
 )  # fmt: skip
 
 

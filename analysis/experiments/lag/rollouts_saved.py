@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from analysis.arena import table
 from analysis.arena.chosen_settings import cells_of
-from analysis.lab import Experiment, Frame, Part, Plot, Seeds, inside, of_seeds
+from analysis.lab import Experiment, Frame, Plot, Seeds, inside, of_seeds
 from analysis.worlds.edited_training import Arm, sweep
 
 SEEDS, FIRST, EVERY, TIMES = 32, 60_000, 5, 3
@@ -38,12 +38,9 @@ EXPERIMENT = Experiment(
         "fresh data, each arm at its best rate and knob in the arena: GRPO, and ReMix with 16 updates on a "
         "batch and replay of older batches.",
     ),
-    systems={
-        "ReMix (Squeeze the Soaked Sponge)": Part(
-            "rollouts saved on fresh data by at most 16 updates on a batch; the factor of 3 asked here is a "
-            "tenth of the smallest in the source; neither the length of responses nor a new base"
-        )
-    },
+    systems={"ReMix (Squeeze the Soaked Sponge)": "rollouts saved on fresh data by at most 16 updates on a "
+             "batch; the factor of 3 asked here is a tenth of the smallest in the source; neither the length "
+             "of responses nor a new base"},
 )  # fmt: skip
 
 EXPERIMENT.claim(

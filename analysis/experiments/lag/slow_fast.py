@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 from analysis.arena.tasks import task
-from analysis.lab import Part, Plot, asks
+from analysis.lab import Plot, asks
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 from testbed.config.run import Run
 
@@ -37,7 +37,7 @@ EXPERIMENT = REUSED.experiment(
         says="Shows mean accuracy of toy transformers along 200 steps of fresh 16-digit sums: GRPO with one "
         "update a batch and with its best number, and SFPO at its best number of updates and alpha.",
     ),
-    systems={"SFPO (Slow-Fast)": Part("no time is measured")},
+    systems={"SFPO (Slow-Fast)": "no time is measured"},
 )  # fmt: skip
 _SAID = "Tuned for its mean accuracy on fresh sums, SFPO has 0.02 more of it than GRPO"
 asks(EXPERIMENT,

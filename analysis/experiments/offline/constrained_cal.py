@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.kernels.constrained import constrained_optimum, primal_dual
-from analysis.lab import Experiment, Floats, Frame, Grid, Part, Plot, Rows, Seeds, asks, columns, of_seeds
+from analysis.lab import Experiment, Floats, Frame, Grid, Plot, Rows, Seeds, asks, columns, of_seeds
 from analysis.worlds.pilots import PILOT, tuned
 from envs import infinite_horizon
 from envs.finite_mdp import FiniteMDP
@@ -114,9 +114,8 @@ EXPERIMENT = Experiment(
         "replayed cost critics; conservative adds a multiple of their spread; convexified penalizes the "
         "excess by an augmented Lagrangian; both does both.",
     ),
-    systems={"CAL (off-policy primal-dual safe RL)": Part(
-        "a table; what suits the plain critic depends on the pilots: with 48 others it had .71, not .55"
-    )},
+    systems={"CAL (off-policy primal-dual safe RL)": "a table; what suits the plain critic depends on the "
+             "pilots: with 48 others it had .71, not .55"},
 )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from analysis.lab import Experiment, Frame, Groups, Part, Plot, Rows, Seeds, columns, level, of_seeds
+from analysis.lab import Experiment, Frame, Groups, Plot, Rows, Seeds, columns, level, of_seeds
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
 from analysis.worlds.pilots import Grid, TunedArms, ask, asks
 from testbed.offline.models import discrete_choice, pessimistic_q, recovered_reward
@@ -70,7 +70,7 @@ EXPERIMENT = Experiment(
         "actions, greedy within the log with logged ones; pessimistic also takes a multiple of "
         "1/sqrt(visits) off their rewards.",
     ),
-    systems={"DCPPO": Part("the rate alone: choosers take every action, so that coverage is complete")},
+    systems={"DCPPO": "the rate alone: choosers take every action, so that coverage is complete"},
 )  # fmt: skip
 
 asks(EXPERIMENT,

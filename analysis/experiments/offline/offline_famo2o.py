@@ -2,11 +2,10 @@
 
 import numpy as np
 
-from analysis.lab import Experiment, Part, Plot, Rows, Seeds, ask, averaged, columns, of_seeds
+from analysis.lab import Experiment, Plot, Rows, Seeds, ask, averaged, columns, generator, of_seeds
 from analysis.worlds.offline_worlds import DISCOUNT, random_worlds
 from envs.logged_data import skilled
 from testbed.offline.tabular_offline import clone, fitted_q, policy_q, within_kl
-from testbed.rng import generator
 
 NAME = "offline-famo2o"
 SEEDS, WORLDS = 1024, 24
@@ -52,9 +51,7 @@ EXPERIMENT = Experiment(
         "log in a state; one has a single budget for all states, per state one for each; the true value "
         "chooses both.",
     ),
-    systems={
-        "FamO2O": Part(what="upper bounds for budgets per state; learning the budgets online is not tested")
-    },
+    systems={"FamO2O": "upper bounds for budgets per state; learning the budgets online is not tested"},
 )  # fmt: skip
 
 ask(EXPERIMENT, "per-state-budgets-gain-on-mixed-data", "On mixed data the best per-state budgets score 0.03 "

@@ -7,9 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.lab import Experiment, Floats, Plot, Rows, Seeds, ask, columns, generator, keys, of_seeds
+from analysis.lab import Experiment, Floats, Ints, Plot, Rows, Seeds, ask, columns, generator, keys, of_seeds
 from envs import infinite_horizon
-from envs.arrays import Ints
 from envs.finite_mdp import FiniteMDP
 from envs.logged_data import Log, collect
 from envs.mdps import garnet

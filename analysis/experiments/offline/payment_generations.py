@@ -4,7 +4,7 @@ from functools import cache, lru_cache
 
 import numpy as np
 
-from analysis.lab import Floats, Grid, Groups, Part, Plot, Seeds, TunedArms, asks, generator
+from analysis.lab import Floats, Grid, Groups, Plot, Seeds, TunedArms, asks, generator
 
 NAME = "payment-generations"
 SEEDS, PILOTS, GENERATIONS, SETTLED = 48, 12, 24, 8
@@ -139,7 +139,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "success", PILOTS).experiment(
         "learns from all; uneven explores worse-looking routes less and learns from all; uneven, no loop "
         "learns from as many separate, evenly routed payments.",
     ),
-    systems={"Adyen payment bandits": Part("one generation to the next; knobs in steps of three to ten")},
+    systems={"Adyen payment bandits": "one generation to the next; knobs in steps of three to ten"},
 )  # fmt: skip
 asks(EXPERIMENT,
     ("uneven-exploration-earns-more", "A regression oracle that explores by inverse gap weighting earns "

@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from analysis.lab import Floats, Grid, Groups, Ints, Part, Plot, Seeds, TunedArms, ask, generator, inside
+from analysis.lab import Floats, Grid, Groups, Ints, Plot, Seeds, TunedArms, ask, generator, inside
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, pick, random_worlds
 from testbed.offline.improvement import softmax
 from testbed.offline.tabular_offline import clone, fitted_q, greedy
@@ -169,7 +169,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS).experiment(
         "of its episode (context), at a code chosen by preferences or the mean of the preferred ones; a "
         "plan with rewards fitted to the preferences.",
     ),
-    systems={"OPPO": Part("rewards that a table can express; knobs in steps of three and ten")},
+    systems={"OPPO": "rewards that a table can express; knobs in steps of three and ten"},
 )  # fmt: skip
 GATES = {"tuned": inside(arm=("context", "context of preferred episodes", "reward model"))}
 ask(EXPERIMENT, "contexts-beat-a-reward-model", "In tables, with Markov rewards that the reward model can "

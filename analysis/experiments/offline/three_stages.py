@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from analysis.lab import Grid, Part, Plot, TunedArms, asks, by_world, key
+from analysis.lab import Grid, Plot, TunedArms, asks, by_world, key
 
 NAME = "three-stages"
 SEEDS, PILOTS, FRESH, INNER = 256, 24, 570_000, 2
@@ -53,7 +53,7 @@ EXPERIMENT = TUNED.experiment(
         "offline on all episodes after the first six collections, with every update (ungated) or only those "
         "from which a model expects a gain (gated), and run PPO after the last two.",
     ),
-    systems={"RL-100": Part("tables in place of robots; three stages on as many episodes as online alone")},
+    systems={"RL-100": "tables in place of robots; three stages on as many episodes as online alone"},
 )  # fmt: skip
 STAGES = "With offline updates that a model approves after six of eight collections and PPO after the last,"
 asks(EXPERIMENT,

@@ -3,7 +3,7 @@
 from functools import cache
 
 from analysis.experiments.pairs.preference_sets import regrets
-from analysis.lab import Experiment, Grid, Part, Plot, Rows, Seeds, ask, columns, of_seeds
+from analysis.lab import Experiment, Grid, Plot, Rows, Seeds, ask, columns, of_seeds
 from analysis.worlds.pilots import Arm
 from analysis.worlds.preference_learners import STEPS, demonstrations
 
@@ -46,7 +46,7 @@ EXPERIMENT = Experiment(
         says="Shows true regret (log axis) of log-linear policies that learn from demonstrations on 16 "
         "prompts of 6 answers, with losers drawn by the reference or by a checkpoint of up to 64 steps ago.",
     ),
-    systems={"SePPO": Part("without its anchor")},
+    systems={"SePPO": "without its anchor"},
 )  # fmt: skip
 
 ask(EXPERIMENT, "changing-losers-beat-fixed-ones", "As losers, samples of checkpoints of at most 64 of 150 "

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from analysis.lab import Floats, Grid, Groups, Ints, Part, Plot, Seeds, TunedArms, ask, generator
+from analysis.lab import Floats, Grid, Groups, Ints, Plot, Seeds, TunedArms, ask, generator
 from testbed.offline.improvement import softmax
 
 NAME = "step-preferences"
@@ -142,12 +142,8 @@ EXPERIMENT = TunedArms(ARMS, learn, "accuracy", PILOTS, {"bias": BIASES}, starts
         "to wrong ones; steps prefers the choice with the higher score at each step; look-ahead first moves "
         "a score toward those of sampled next steps.",
     ),
-    systems={
-        "ReARTeR": Part(
-            "look-ahead on artificial scores; explanations, search at test time and retrieval are not "
-            "tested"
-        )
-    },
+    systems={"ReARTeR": "look-ahead on artificial scores; explanations, search at test time and retrieval "
+             "are not tested"},
 )  # fmt: skip
 ask(EXPERIMENT, "look-ahead-mends-step-preferences", "With TD look-ahead preferences over steps end with "
     "0.02 more right answers than without, at biases of 1, 2 and 4 logits.", "steps, look-ahead", "steps",

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.lab import Floats, Frame, Part, Plot, Seeds, TunedArms, ask, generator, inside
+from analysis.lab import Floats, Frame, Plot, Seeds, TunedArms, ask, generator, inside
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds
 from analysis.worlds.sampled_improvement import Arm
 from analysis.worlds.sampled_improvement import learn as trained
@@ -113,7 +113,7 @@ EXPERIMENT = TunedArms(
         "generates the next batch while it trains (overlapped), or never waits and drops the oldest data of "
         "a full queue (decoupled), each at its best rate and clip.",
     ),
-    systems={"Fin-ray async parallel training": Part("time and lag; not the fin, nor a searched sinusoid")},
+    systems={"Fin-ray async parallel training": "time and lag; not the fin, nor a searched sinusoid"},
 )  # fmt: skip
 
 

@@ -267,7 +267,7 @@ SPEED = Experiment(
         "than if it generates all first, by event simulation of 240 responses on 12 slots; across: time to "
         "train over time to generate; spread: standard deviation of the logarithm of a response's length.",
     ),
-    systems={"Periodic Asynchrony": Part("simulated speed, near 2 only at balance; no accuracy")},
+    systems={"Periodic Asynchrony": "simulated speed, near 2 only at balance; no accuracy"},
 )  # fmt: skip
 
 SPEED.claim(

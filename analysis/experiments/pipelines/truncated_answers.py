@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.lab import Grid, Groups, Part, Plot, TunedArms, inside
+from analysis.lab import Grid, Groups, Plot, TunedArms, inside
 
 NAME = "truncated-answers"
 SEEDS, PILOTS, FRESH, LEVEL, MOST = 512, 16, 70_000, 0.8, 12_000.0
@@ -45,7 +45,7 @@ EXPERIMENT = TUNED.experiment(
         "from windows of all slots, with EGAE or with GAE that takes an unknown reward for 0; each has its "
         "best rate, lambda, and number of answers or of tokens at once.",
     ),
-    systems={"T-PPO (Truncated PPO)": Part("tables; lengths do not depend on the policy")},
+    systems={"T-PPO (Truncated PPO)": "tables; lengths do not depend on the policy"},
 )  # fmt: skip
 for _name, _statement, _slow, _fast, _by in (
     ("windows-of-answers-save-a-third-of-the-time",

@@ -13,7 +13,7 @@ from analysis.arena import foretold_runs
 from analysis.arena.foretold_runs import LAG, MODELS, load
 from analysis.arena.halving import FRESH
 from analysis.judging.auroc import kendall
-from analysis.lab import Experiment, Frame
+from analysis.lab import Experiment, Frame, ask
 from analysis.tables.cell_table import value_of, words
 from analysis.tables.committed import Table, load_results
 from testbed.config.run import cell_id
@@ -133,20 +133,16 @@ for _name, _task, _of, _goal in (
     ("arena-foretells-the-order-of-recipes-at-tau-0-on-spelling", SPELLING, _ON_WORDS, 0.0),
     ("arena-foretells-the-order-of-recipes-at-tau-0.5-on-spelling", SPELLING, _ON_WORDS, HALF),
 ):
-    EXPERIMENT.claim(
-        _name,
-        f"What the recipes end at in {_of}, with a model of a million weights, with Kendall's tau above "
-        f"{_goal:g}, in the median over seeds.",
-    ).compare(partial(taus, name="alike", task=_task), by=_goal, typical="median")
+    ask(EXPERIMENT, _name, f"What the recipes end at in {_of}, with a model of a million weights, with "
+        f"Kendall's tau above {_goal:g}, in the median over seeds.", by=_goal,
+        outcome=partial(taus, name="alike", task=_task), typical="median")  # fmt: skip
 for _name, _task, _of in (
     ("arena-orders-recipes-better-than-lag-times-rate", SUMS, _ON_SUMS),
     ("arena-orders-recipes-better-than-lag-times-rate-on-spelling", SPELLING, _ON_WORDS),
 ):
-    EXPERIMENT.claim(
-        _name,
-        f"What the recipes end at in {_of} better than the product of lag and the arena's learning rate "
-        "does, with a model of a million weights: a larger Kendall's tau, in the median over seeds.",
-    ).compare(partial(better, task=_task), typical="median")
+    ask(EXPERIMENT, _name, f"What the recipes end at in {_of} better than the product of lag and the arena's "
+        "learning rate does, with a model of a million weights: a larger Kendall's tau, in the median over "
+        "seeds.", outcome=partial(better, task=_task), typical="median")  # fmt: skip
 
 for _task, _of, _first, _second in (
     (SUMS, "the arena's sums at lag 16 orders them on running sums",
@@ -156,16 +152,12 @@ for _task, _of, _first, _second in (
      "arena-foretells-the-order-of-recipes-at-lag-16-on-spelling",
      "arena-orders-recipes-better-than-lag-times-rate-at-lag-16-on-spelling"),
 ):  # fmt: skip
-    EXPERIMENT.claim(
-        _first,
-        f"What the recipes end at in {_of}, with a model of a million weights, with Kendall's tau above 0, "
-        "in the median over seeds.",
-    ).compare(partial(taus, name="alike", task=_task, lag=16), by=0.0, typical="median")
-    EXPERIMENT.claim(
-        _second,
-        f"What the recipes end at in {_of} better than the product of lag and the arena's learning rate "
-        "does, with a model of a million weights: a larger Kendall's tau, in the median over seeds.",
-    ).compare(partial(better, task=_task, lag=16), typical="median")
+    ask(EXPERIMENT, _first, f"What the recipes end at in {_of}, with a model of a million weights, with "
+        "Kendall's tau above 0, in the median over seeds.",
+        outcome=partial(taus, name="alike", task=_task, lag=16), typical="median")  # fmt: skip
+    ask(EXPERIMENT, _second, f"What the recipes end at in {_of} better than the product of lag and the "
+        "arena's learning rate does, with a model of a million weights: a larger Kendall's tau, in the "
+        "median over seeds.", outcome=partial(better, task=_task, lag=16), typical="median")  # fmt: skip
 
 for _name, _task, _upper, _lower, _words in (
     ("vcpo-ends-above-grpo-as-foretold", SUMS, ("vcpo", LAG), ("grpo", LAG), "VCPO ends 0.05 above GRPO"),
@@ -176,13 +168,7 @@ for _name, _task, _upper, _lower, _words in (
     ("reinforce-ends-below-grpo-on-spelling-as-foretold", SPELLING, ("grpo", LAG), ("reinforce", LAG),
      "REINFORCE ends 0.05 below GRPO"),
 ):  # fmt: skip
-    EXPERIMENT.claim(
-        _name,
-        f"At the arena's settings {_words} at lag 64 on {'running sums' if _task == SUMS else 'spelling'} "
-        "with a model of a million weights, as in the arena.",
-    ).compare(
-        "final",
-        {"task": _task, "recipe": _upper[0], "lag": _upper[1]},
-        {"task": _task, "recipe": _lower[0], "lag": _lower[1]},
-        by=MARGIN,
-    )
+    ask(EXPERIMENT, _name, f"At the arena's settings {_words} at lag 64 on "
+        f"{'running sums' if _task == SUMS else 'spelling'} with a model of a million weights, as in the "
+        "arena.", {"task": _task, "recipe": _upper[0], "lag": _upper[1]},
+        {"task": _task, "recipe": _lower[0], "lag": _lower[1]}, MARGIN, "final")  # fmt: skip

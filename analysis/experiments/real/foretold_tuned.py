@@ -13,7 +13,7 @@ import pandas as pd
 
 from analysis.arena.foretold_runs import MODELS, SIZES
 from analysis.judging.auroc import kendall
-from analysis.lab import Experiment, Frame, Plot, Stop, Tuned
+from analysis.lab import Experiment, Frame, Plot, Stop, Tuned, ask
 from analysis.sweeps.tuning import at_rates, best_arguments
 from analysis.tables.committed import load_committed
 from analysis.worlds.hf_bases import make
@@ -107,11 +107,9 @@ for _name, _goal in (
     ("arena-foretells-the-order-of-tuned-recipes-at-tau-0", 0.0),
     ("arena-foretells-the-order-of-tuned-recipes-at-tau-0.5", HALF),
 ):
-    TUNED.claim(
-        _name,
-        "What six recipes end at on the arena's sums at lag 64 orders them on running sums of a million "
-        f"weights, every recipe tuned in both, with Kendall's tau above {_goal:g}, in the median over seeds.",
-    ).compare(taus, by=_goal, typical="median")
+    ask(TUNED, _name, "What six recipes end at on the arena's sums at lag 64 orders them on running sums of "
+        f"a million weights, every recipe tuned in both, with Kendall's tau above {_goal:g}, in the median "
+        "over seeds.", by=_goal, outcome=taus, typical="median")  # fmt: skip
 for _name, _upper, _lower, _words in (
     ("lag-64-costs-tuned-grpo-as-foretold", ("grpo", 0), ("grpo", LAG),
      "GRPO ends 0.05 below GRPO on fresh data"),
@@ -121,10 +119,6 @@ for _name, _upper, _lower, _words in (
     ("tuned-gspo-ends-above-grpo-as-foretold", ("gspo", LAG), ("grpo", LAG), "GSPO ends 0.05 above GRPO"),
     ("tuned-topr-ends-below-grpo-as-foretold", ("grpo", LAG), ("topr", LAG), "TOPR ends 0.05 below GRPO"),
 ):  # fmt: skip
-    TUNED.claim(
-        _name,
-        f"At lag 64 {_words} on running sums of a million weights, each at its best rate and knob, as in the "
-        "arena, in the median.",
-    ).compare(
-        END, {"recipe": _upper[0], "lag": _upper[1]}, {"recipe": _lower[0], "lag": _lower[1]}, by=MARGIN
-    )
+    ask(TUNED, _name, f"At lag 64 {_words} on running sums of a million weights, each at its best rate and "
+        "knob, as in the arena, in the median.", {"recipe": _upper[0], "lag": _upper[1]},
+        {"recipe": _lower[0], "lag": _lower[1]}, MARGIN, END)  # fmt: skip

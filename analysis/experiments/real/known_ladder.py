@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 
 from analysis.experiments.real.known_model import AREA, BASE, ESS, MARGIN, OLD, PARTS, prepare
-from analysis.lab import Experiment, Frame, Plot, Stop, Tuned
+from analysis.lab import Experiment, Frame, Plot, Stop, Tuned, ask, asks
 from analysis.sweeps.tuning import at_rates
 from analysis.tables.cell_table import arms_of
 from testbed.config.run import Run
@@ -104,18 +104,14 @@ for _name, _words, _outcome, _with, _without in (
     ("grpo-beats-reinforce-on-smollm2-at-the-end", "all parts of GRPO together add", END, CLIPPED, PLAIN),
     ("grpo-beats-reinforce-on-smollm2-on-the-way", "all parts of GRPO together add", AREA, CLIPPED, PLAIN),
 ):  # fmt: skip
-    STEPS.claim(
-        _name,
-        f"At lag 32, each at its best rate, {_words} 0.05 to the "
+    ask(STEPS, _name, f"At lag 32, each at its best rate, {_words} 0.05 to the "
         f"{'final accuracy' if _outcome == END else 'mean accuracy over training'}, in the median.",
-    ).compare(_outcome, {**_with, "lag": OLD}, {**_without, "lag": OLD}, by=MARGIN)
+        {**_with, "lag": OLD}, {**_without, "lag": OLD}, MARGIN, _outcome)  # fmt: skip
 
-STEPS.claim(
-    "tuned-grpo-holds-on-smollm2-at-lag-32",
-    "At lag 32 GRPO ends at most 0.05 below GRPO on fresh data, each at its best rate, in the median.",
-).compare(END, {**CLIPPED, "lag": OLD}, {**CLIPPED, "lag": 0}, by=-MARGIN)
-
-STEPS.claim(
-    "tuned-reinforce-loses-on-smollm2-at-lag-32",
-    "At lag 32 REINFORCE ends 0.05 below REINFORCE on fresh data, each at its best rate, in the median.",
-).compare(END, {**PLAIN, "lag": 0}, {**PLAIN, "lag": OLD}, by=MARGIN)
+asks(STEPS,
+    ("tuned-grpo-holds-on-smollm2-at-lag-32", "At lag 32 GRPO ends at most 0.05 below GRPO on fresh data, "
+     "each at its best rate, in the median.", {**CLIPPED, "lag": OLD}, {**CLIPPED, "lag": 0}, -MARGIN),
+    ("tuned-reinforce-loses-on-smollm2-at-lag-32", "At lag 32 REINFORCE ends 0.05 below REINFORCE on fresh "
+     "data, each at its best rate, in the median.", {**PLAIN, "lag": 0}, {**PLAIN, "lag": OLD}, MARGIN),
+    outcome=END,
+)  # fmt: skip

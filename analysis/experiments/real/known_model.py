@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 
-from analysis.lab import Experiment, Frame, Plot, Stop
+from analysis.lab import Experiment, Frame, Plot, Stop, asks
 from analysis.sweeps.base_runs import HF_RUN
 from analysis.tables.cell_table import arms_of
 from testbed.config.run import Run, grid
@@ -62,20 +62,14 @@ FRESH_AND_OLD = Experiment(
     ),
 )  # fmt: skip
 
-FRESH_AND_OLD.claim(
-    "old-data-slow-smollm2-down",
-    "At rate 3e-4 and lag 16 its mean accuracy over training is 0.05 lower, in the median.",
-).compare(AREA, {"lag": 0}, {"lag": LAG}, by=MARGIN)
-
-FRESH_AND_OLD.claim(
-    "smollm2-ends-as-well-on-old-data",
-    "At lag 16 it ends at most 0.05 below fresh data after 31 steps, in the median.",
-).compare("accuracy", {"lag": LAG}, {"lag": 0}, by=-MARGIN)
-
-FRESH_AND_OLD.claim(
-    "smollm2-loses-a-quarter-of-its-sequences",
-    "At lag 16 its effective sample size of sequences, over training, is below 0.75 of the batch.",
-).compare(ESS, {"lag": LAG}, by=0.75, below=True)
+asks(FRESH_AND_OLD,
+    ("old-data-slow-smollm2-down", "At rate 3e-4 and lag 16 its mean accuracy over training is 0.05 lower, "
+     "in the median.", {"lag": 0}, {"lag": LAG}, MARGIN, AREA),
+    ("smollm2-ends-as-well-on-old-data", "At lag 16 it ends at most 0.05 below fresh data after 31 steps, in "
+     "the median.", {"lag": LAG}, {"lag": 0}, -MARGIN),
+    ("smollm2-loses-a-quarter-of-its-sequences", "At lag 16 its effective sample size of sequences, over "
+     "training, is below 0.75 of the batch.", {"lag": LAG}, None, 0.75, ESS, {"below": True}),
+)  # fmt: skip
 
 
 OLD, LAST = 32, "last accuracy"
@@ -124,17 +118,12 @@ PARTS_OF_GRPO = Experiment(
     ),
 )  # fmt: skip
 
-PARTS_OF_GRPO.claim(
-    "reinforce-fails-on-smollm2-on-old-data",
-    "At lag 32 and rate 3e-4 REINFORCE is below an accuracy of 0.1 after 56 steps, in the median.",
-).compare(LAST, PLAIN, by=LOST, below=True)
-
-PARTS_OF_GRPO.claim(
-    "grpo-without-its-clip-keeps-smollm2-on-old-data",
-    "At lag 32 and rate 3e-4 GRPO without its clip is 0.05 above REINFORCE after 56 steps, in the median.",
-).compare(LAST, OPEN, PLAIN, by=MARGIN)
-
-PARTS_OF_GRPO.claim(
-    "a-clip-helps-smollm2-on-old-data",
-    "At lag 32 and rate 3e-4 GRPO is 0.05 above GRPO without its clip after 56 steps, in the median.",
-).compare(LAST, CLIPPED, OPEN, by=MARGIN)
+asks(PARTS_OF_GRPO,
+    ("reinforce-fails-on-smollm2-on-old-data", "At lag 32 and rate 3e-4 REINFORCE is below an accuracy of "
+     "0.1 after 56 steps, in the median.", PLAIN, None, LOST, {"below": True}),
+    ("grpo-without-its-clip-keeps-smollm2-on-old-data", "At lag 32 and rate 3e-4 GRPO without its clip is "
+     "0.05 above REINFORCE after 56 steps, in the median.", OPEN, PLAIN, MARGIN),
+    ("a-clip-helps-smollm2-on-old-data", "At lag 32 and rate 3e-4 GRPO is 0.05 above GRPO without its clip "
+     "after 56 steps, in the median.", CLIPPED, OPEN, MARGIN),
+    outcome=LAST,
+)  # fmt: skip

@@ -16,7 +16,7 @@ import pandas as pd
 
 from analysis.experiments.real.real_model import ONE_DIGIT
 from analysis.judging.auroc import auroc, kendall
-from analysis.lab import Experiment, Frame, Plot, Stop, Tuned
+from analysis.lab import Experiment, Frame, Plot, Stop, Tuned, ask, asks
 from analysis.sweeps.base_runs import TOY
 from analysis.sweeps.tuning import RATE, at_rates, best_rates, tuning_seeds
 from analysis.tables.cell_table import cell_table
@@ -198,32 +198,25 @@ for _name, _goal in (
     ("toy-ranks-larger-models-at-tau-0.5", HALF),
     ("toy-ranks-larger-models-at-tau-0", 0.0),
 ):
-    LARGER_MODELS.claim(
-        _name,
-        "At tuned rates the toy LLM's final accuracies rank 16 arms (eight recipes at lags 32 and 64) on "
-        f"models of a million weights with Kendall's tau above {_goal:g}, in the median over seeds of three "
-        "tasks.",
-    ).compare(lambda table: taus(table, STALE), by=_goal)
-LARGER_MODELS.claim(
-    "toy-ranks-larger-models-at-lag-64",
-    "At lag 64 alone the toy LLM's final accuracies rank the eight recipes better than chance (Kendall's tau "
-    "above 0), in the median over seeds of three tasks.",
-).compare(lambda table: taus(table, STALE[-1:]))
-LARGER_MODELS.claim(
-    "early-ess-ranks-losses-of-larger-models",
-    "On models of a million weights at tuned rates a small ESS in the first 40 steps ranks arms by whether "
-    "they end more than 0.1 below GRPO on-policy of the same seed with an AUROC above 0.8, in the median "
-    "over seeds of three tasks.",
-).compare(losses, by=GOAL, null=0.5)
+    ask(LARGER_MODELS, _name, "At tuned rates the toy LLM's final accuracies rank 16 arms (eight recipes at "
+        f"lags 32 and 64) on models of a million weights with Kendall's tau above {_goal:g}, in the median "
+        "over seeds of three tasks.", by=_goal, outcome=lambda table: taus(table, STALE))  # fmt: skip
+asks(LARGER_MODELS,
+    ("toy-ranks-larger-models-at-lag-64", "At lag 64 alone the toy LLM's final accuracies rank the eight "
+     "recipes better than chance (Kendall's tau above 0), in the median over seeds of three tasks.", None,
+     None, {"outcome": lambda table: taus(table, STALE[-1:])}),
+    ("early-ess-ranks-losses-of-larger-models", "On models of a million weights at tuned rates a small ESS "
+     "in the first 40 steps ranks arms by whether they end more than 0.1 below GRPO on-policy of the same "
+     "seed with an AUROC above 0.8, in the median over seeds of three tasks.", None, None, GOAL, losses,
+     {"null": 0.5}),
+)  # fmt: skip
 for _name, _recipe, _title in (
     ("m2po-ends-above-grpo-on-larger-models", "m2po", "M2PO"),
     ("vcpo-ends-above-grpo-on-larger-models", "vcpo", "VCPO"),
     ("topr-ends-above-grpo-on-larger-models", "topr", "TOPR"),
     ("asymre-ends-above-grpo-on-larger-models", "asymre", "AsymRE"),
 ):
-    LARGER_MODELS.claim(
-        _name,
-        f"On models of a million weights at lag 64 and tuned rates, {_title} ends with a higher accuracy "
-        "than GRPO, on most seeds of three tasks.",
+    ask(LARGER_MODELS, _name, f"On models of a million weights at lag 64 and tuned rates, {_title} ends with "
+        "a higher accuracy than GRPO, on most seeds of three tasks.", {"recipe": _recipe}, {"recipe": "grpo"},
         source="this project: so it was on the toy LLM, at lag 256 and tuned rates",
-    ).compare("accuracy", {"recipe": _recipe}, {"recipe": "grpo"}, over={"lag": 64})
+        over={"lag": 64})  # fmt: skip

@@ -7,7 +7,7 @@ from itertools import chain
 import pandas as pd
 
 from analysis.arena.foretold_runs import SIZES as SHORT
-from analysis.lab import Experiment, Frame, Plot, Stop, Tuned
+from analysis.lab import Experiment, Frame, Plot, Stop, Tuned, ask
 from analysis.sweeps.tuning import at_rates, best_arguments
 from analysis.tables.committed import load_committed
 from analysis.worlds.hf_bases import Made, make
@@ -158,42 +158,23 @@ for _name, _words, _outcome in (
     ("three-million-weights-lose-less-to-lag-64-at-the-end", "final accuracy", END),
     ("three-million-weights-lose-less-to-lag-64-on-the-way", "mean accuracy over training", AREA),
 ):
-    SIZES.claim(
-        _name,
-        f"Lag 64 takes 0.05 less of GRPO's {_words} from 3 million weights than from a million, each at its "
-        "best rate and clip, in the median over seeds.",
-    ).compare(partial(spared, outcome=_outcome), by=MARGIN, typical="median")
-SIZES.claim(
-    "three-million-weights-keep-a-larger-share-at-lag-64",
-    "At lag 64 GRPO keeps a share of fresh data's mean final accuracy that is 0.1 larger with 3 million "
-    "weights than with 250 thousand, each at its best rate and clip, in the median over seeds.",
-).compare(kept, by=SHARE, typical="median")
-for _name, _recipe, _rival, _weights in (
-    (
-        "importance-weights-end-above-reinforce-with-250-thousand-weights",
-        "reinforce",
-        "REINFORCE without them",
-        SMALL,
-    ),
-    (
-        "importance-weights-end-above-reinforce-with-a-million-weights",
-        "reinforce",
-        "REINFORCE without them",
-        MIDDLE,
-    ),
-    (
-        "importance-weights-end-above-reinforce-with-3-million-weights",
-        "reinforce",
-        "REINFORCE without them",
-        LARGE,
-    ),
-    ("importance-weights-end-above-grpo-with-250-thousand-weights", "grpo", "GRPO", SMALL),
-    ("importance-weights-end-above-grpo-with-a-million-weights", "grpo", "GRPO", MIDDLE),
-    ("importance-weights-end-above-grpo-with-3-million-weights", "grpo", "GRPO", LARGE),
+    ask(SIZES, _name, f"Lag 64 takes 0.05 less of GRPO's {_words} from 3 million weights than from a "
+        "million, each at its best rate and clip, in the median over seeds.", by=MARGIN,
+        outcome=partial(spared, outcome=_outcome), typical="median")  # fmt: skip
+ask(SIZES, "three-million-weights-keep-a-larger-share-at-lag-64", "At lag 64 GRPO keeps a share of fresh "
+    "data's mean final accuracy that is 0.1 larger with 3 million weights than with 250 thousand, each at "
+    "its best rate and clip, in the median over seeds.", by=SHARE, outcome=kept,
+    typical="median")  # fmt: skip
+for _name, _recipe, _weights in (
+    ("importance-weights-end-above-reinforce-with-250-thousand-weights", "reinforce", SMALL),
+    ("importance-weights-end-above-reinforce-with-a-million-weights", "reinforce", MIDDLE),
+    ("importance-weights-end-above-reinforce-with-3-million-weights", "reinforce", LARGE),
+    ("importance-weights-end-above-grpo-with-250-thousand-weights", "grpo", SMALL),
+    ("importance-weights-end-above-grpo-with-a-million-weights", "grpo", MIDDLE),
+    ("importance-weights-end-above-grpo-with-3-million-weights", "grpo", LARGE),
 ):
+    _rival = {"reinforce": "REINFORCE without them", "grpo": "GRPO"}[_recipe]
     _at = {"model": str(MODELS[_weights].folder), "lag": OLD}
-    SIZES.claim(
-        _name,
-        f"At lag 64 REINFORCE with truncated importance weights ends 0.05 above {_rival} on a model of "
-        f"{SAID[str(_weights)]} weights, each at its best rate and knob, in the median.",
-    ).compare(END, {"recipe": "importance", **_at}, {"recipe": _recipe, **_at}, by=MARGIN)
+    ask(SIZES, _name, f"At lag 64 REINFORCE with truncated importance weights ends 0.05 above {_rival} on a "
+        f"model of {SAID[str(_weights)]} weights, each at its best rate and knob, in the median.",
+        {"recipe": "importance", **_at}, {"recipe": _recipe, **_at}, MARGIN, END)  # fmt: skip

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.experiments.rewards.reward_arms import DRPO, LITTLE, SELDOM, held
-from analysis.lab import Part, Plot, asks
+from analysis.lab import Plot, asks
 from analysis.worlds.edited_training import Arm
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
@@ -72,7 +72,7 @@ EXPERIMENT = RESETS.experiment(
         "states of right answers or of the base's preferred ones (stored), and by DPO on the base's answers, "
         "each at its best setting.",
     ),
-    systems={"DR-PO (Dataset Reset)": Part("a small model; an answer of the base is rarely right")},
+    systems={"DR-PO (Dataset Reset)": "a small model; an answer of the base is rarely right"},
 )  # fmt: skip
 
 BASE = "From a base right once in a hundred, PPO with its best share of prompts reset to random states of"

@@ -8,7 +8,7 @@ import pandas as pd
 
 from analysis.kernels.on_use import torch
 from analysis.kernels.step_ratios import log_ratios
-from analysis.lab import Experiment, Frame, Groups, Part, Plot, Rows, Seeds, of_seeds, runs_of
+from analysis.lab import Experiment, Frame, Groups, Plot, Rows, Seeds, of_seeds, runs_of
 from analysis.worlds.pilots import Grid, TunedArms, ask, asks, inside
 from envs.arrays import Floats
 from testbed.rng import generator
@@ -104,7 +104,7 @@ EXPERIMENT = Experiment(
         "dimensions (averaged), or also centered and scaled alike at all steps (normalized), each at its "
         "best rate and clip bound.",
     ),
-    systems={"GRPO-Guard": Part("the proxy is never over-optimized; rates and bounds in steps of three")},
+    systems={"GRPO-Guard": "the proxy is never over-optimized; rates and bounds in steps of three"},
 )  # fmt: skip
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.kernels.imperfect_rewards import flipped, reward_ensemble
-from analysis.lab import Experiment, Frame, Groups, Part, Plot, Seeds, difference, level, merged, of_seeds
+from analysis.lab import Experiment, Frame, Groups, Plot, Seeds, difference, level, merged, of_seeds
 from analysis.worlds.pilots import PILOT, asks, inside, tuned
 from analysis.worlds.preference_worlds import linear_world
 from envs.arrays import Floats
@@ -124,12 +124,8 @@ EXPERIMENT = Experiment(
         "Bradley-Terry models of 150 comparisons each, none or a quarter of them flipped, and blind to a "
         "third of the features; a fifth of the answers is odd: rare in the reference, and worth -1.",
     ),
-    systems={
-        "Reward-model ensembles": Part(
-            "best of n, and RL's optimum down to a penalty of 1/16, on a bandit whose odd answers mislead "
-            "all models alike; no language model"
-        )
-    },
+    systems={"Reward-model ensembles": "best of n, and RL's optimum down to a penalty of 1/16, on a bandit "
+             "whose odd answers mislead all models alike; no language model"},
 )  # fmt: skip
 
 

@@ -4,8 +4,7 @@ import numpy as np
 from scipy import special, stats
 
 from analysis.kernels.imperfect_rewards import KEPT, filtered_dist, reliability
-from analysis.lab import Floats, Frame, Grid, Groups, Plot, Seeds, TunedArms, asks
-from testbed.rng import generator
+from analysis.lab import Floats, Frame, Grid, Groups, Plot, Seeds, TunedArms, asks, generator
 
 NAME = "reward-filters"
 SEEDS, PILOTS, DRAWS, PROMPTS, FRESH, ANSWERS, FEATURES, GROUP, STEPS = 96, 24, 4, 16, 100, 24, 12, 5, 60

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 
 from analysis.experiments.rewards.role_training import ROLES, SAME, SEEDS, SOURCE
-from analysis.lab import Experiment, Frame, Part, Plot, Seeds, ask, of_seeds
+from analysis.lab import Experiment, Frame, Plot, Seeds, ask, of_seeds
 from analysis.worlds.edited_training import Arm, sweep
 
 LATER, HOT, CLIFF, OFTEN = 400_000, (3e-3, 4.2e-3, 5.6e-3, 7.5e-3), 0.1, 0.05
@@ -43,7 +43,7 @@ FALLS = Experiment(
         says="Shows how far GRPO on data 8 steps old ends below its best accuracy, means over rates of .003 "
         "to .0075, where solver and checker are one transformer (shared), or each has its own (separate).",
     ),
-    systems={"Multi-agent RL for LLM workflows": Part("falls at lag 8, where runs have them")},
+    systems={"Multi-agent RL for LLM workflows": "falls at lag 8, where runs have them"},
 )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from analysis.lab import Part, Plot, ask
+from analysis.lab import Plot, ask
 from analysis.sweeps.base_runs import TINY
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
@@ -41,7 +41,7 @@ EXPERIMENT = ROLES.experiment(
         "running sums of five digits and a checker after it the total, which alone is rewarded; both are "
         "one transformer of 4,000 weights (shared), or each has its own (separate).",
     ),
-    systems={"Multi-agent RL for LLM workflows": Part("one solver and one checker; no agents that vote")},
+    systems={"Multi-agent RL for LLM workflows": "one solver and one checker; no agents that vote"},
 )  # fmt: skip
 ask(EXPERIMENT, "separate-roles-peak-higher", "At its best rate for it, separate weights reach a best "
     "accuracy higher by 0.02 than shared ones at theirs.", "separate", "shared", SAME, "best")  # fmt: skip

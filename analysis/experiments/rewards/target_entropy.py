@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from analysis.lab import Part, Plot, asks
+from analysis.lab import Plot, asks
 from analysis.sweeps.base_runs import SMALL
 from analysis.worlds.edited_training import Arm
 from analysis.worlds.tuned_training import Family, Way, with_recipe
@@ -69,7 +69,7 @@ EXPERIMENT = TARGETS.experiment(
         "by GRPO, with an entropy bonus, and by DCPO, which pulls right answers towards a hotter or colder "
         "policy, each arm at its best setting.",
     ),
-    systems={"DCPO (distribution-centric)": Part("a small model; a tuned bonus gains nothing there")},
+    systems={"DCPO (distribution-centric)": "a small model; a tuned bonus gains nothing there"},
 )  # fmt: skip
 
 BASE = (

@@ -4,7 +4,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from analysis.lab import Experiment, Floats, Part, Plot, Rows, Seeds, Settings, asks, columns, of_seeds
+from analysis.lab import Experiment, Floats, Plot, Rows, Seeds, Settings, asks, columns, of_seeds
 from analysis.worlds.pilots import Arm
 
 NAME = "utterance-critic"
@@ -89,7 +89,7 @@ EXPERIMENT = Experiment(
         "whole utterances that learns from replayed talks, or only from the newest (no replay), each at its "
         "best setting.",
     ),
-    systems={"ArCHer": Part("tables; rates in steps of four, critics in steps of three")},
+    systems={"ArCHer": "tables; rates in steps of four, critics in steps of three"},
 )  # fmt: skip
 
 asks(EXPERIMENT,

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.kernels.on_use import Tensor, torch
-from analysis.lab import Frame, Grid, Groups, Part, Plot, Seeds, TunedArms, ask, asks, generator
+from analysis.lab import Frame, Grid, Groups, Plot, Seeds, TunedArms, ask, asks, generator
 from testbed.config.run import Run
 
 NAME, LATER = "injected-facts", 20_000
@@ -137,7 +137,7 @@ EXPERIMENT = TUNED.experiment(
         "token are random (foreign) or those the model would say (own); mixed has own words of which the "
         "frozen base chooses a share itself, the best one.",
     ),
-    systems={"MixSD": Part("a hand-made expert; own words and mixing, together and apart")},
+    systems={"MixSD": "a hand-made expert; own words and mixing, together and apart"},
 )  # fmt: skip
 
 asks(EXPERIMENT,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from analysis.kernels.on_use import Tensor, torch
-from analysis.lab import Grid, Groups, Part, Plot, Seeds, TunedArms, asks, generator
+from analysis.lab import Grid, Groups, Plot, Seeds, TunedArms, asks, generator
 from testbed.config.run import Run
 
 NAME = "private-networks"
@@ -158,7 +158,7 @@ EXPERIMENT = TunedArms(ARMS, private, "-log_perplexity", PILOTS, starts=STARTS).
         "private data (data), or a larger teacher's whole distribution on tokens that the teacher (teacher) "
         "or the student itself (own) writes after their prompts.",
     ),
-    systems={"DP-OPD": Part("16 tokens of a synthetic task")},
+    systems={"DP-OPD": "16 tokens of a synthetic task"},
 )  # fmt: skip
 
 asks(EXPERIMENT,

@@ -14,7 +14,6 @@ from analysis.lab import (
     Experiment,
     Grid,
     Groups,
-    Part,
     Plot,
     Rows,
     Seeds,
@@ -215,12 +214,8 @@ EXPERIMENT = Experiment(
         "its own tokens (off-policy) or the student's (on-policy), each at its best rate for it, minus what "
         "a teacher without the trait passes on.",
     ),
-    systems={
-        "Emergent / Subliminal Misalignment": Part(
-            "whole distributions against samples as channels; the writer of the tokens makes no difference "
-            "here"
-        )
-    },
+    systems={"Emergent / Subliminal Misalignment": "whole distributions against samples as channels; the "
+             "writer of the tokens makes no difference here"},
 )  # fmt: skip
 
 ASKIN = "Askin et al. (2026), arXiv:2605.12798, find that the channel changes what is passed on"

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from analysis.kernels.on_use import torch
-from analysis.lab import Experiment, Frame, Part, Plot, ask, inside, of_seeds
+from analysis.lab import Experiment, Frame, Plot, ask, inside, of_seeds
 from analysis.sweeps.base_runs import TINY
 from analysis.worlds.edited_training import Arm, Maker
 from analysis.worlds.tuned_training import PILOTS, Family, Way
@@ -130,11 +130,8 @@ EXPERIMENT = Experiment(
         "prompt from the initial model that sees the solution (OPSD) or does not; rates and prompts per "
         "step are each arm's best on pilot seeds; 1,600 stands for runs that never get there.",
     ),
-    systems={
-        "OPSD (Self-Distilled Reasoner)": Part(
-            "responses of equal length, so shorter ones cannot save tokens"
-        )
-    },
+    systems={"OPSD (Self-Distilled Reasoner)": "responses of equal length, so shorter ones cannot save "
+             "tokens"},
 )  # fmt: skip
 
 ask(EXPERIMENT, "self-distillation-needs-a-quarter-of-the-tokens", "From itself with the solution in view, "

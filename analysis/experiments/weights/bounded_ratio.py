@@ -2,11 +2,9 @@
 
 import numpy as np
 
-from analysis.lab import Grid, Groups, Part, Plot, Seeds, TunedArms, asks
+from analysis.lab import Floats, Grid, Groups, Ints, Plot, Seeds, TunedArms, asks, generator
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
-from envs.arrays import Floats, Ints
 from testbed.offline.improvement import softmax
-from testbed.rng import generator
 
 NAME = "bounded-ratio"
 SEEDS, PILOTS, ITERATIONS, LAST, EPISODES, HORIZON, EPOCHS = 128, 12, 30, 5, 16, 20, 10
@@ -99,12 +97,8 @@ EXPERIMENT = TunedArms(GRIDS, learn, "score", PILOTS).experiment(
         "batches in random MDPs; PPO clips ratios; BPO moves each ratio toward a target within a band, and "
         "back where it is beyond.",
     ),
-    systems={
-        "BPO / GBPO (Bounded Ratio RL)": Part(
-            "the step, and on-policy BPO in tables, with 80 settings to PPO's 30: no worse, a gain is "
-            "undecided"
-        )
-    },
+    systems={"BPO / GBPO (Bounded Ratio RL)": "the step, and on-policy BPO in tables, with 80 settings to "
+             "PPO's 30: no worse, a gain is undecided"},
 )  # fmt: skip
 
 

@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from analysis.lab import PILOT, Experiment, Floats, Groups, Part, Plot, Rows, Seeds, ask, columns, of_seeds
+from analysis.lab import PILOT, Experiment, Floats, Groups, Plot, Rows, Seeds, ask, columns, of_seeds
 from testbed.rng import generator
 
 NAME = "extreme-region"
@@ -151,10 +151,9 @@ EXPERIMENT = Experiment(
         "then goes from the base toward their end (teacher) as far as a KL allows.",
     ),
     systems={
-        "ERPD (Extreme Region Policy Distillation)": Part(
-            "far smaller is this project's factor of 2; distillation mixes weights; more updates cost no "
-            "reward, so that little drift is there to remove"
-        )
+        "ERPD (Extreme Region Policy Distillation)": "far smaller is this project's factor of 2; "
+        "distillation mixes weights; more updates cost no reward, so that little drift is there to "
+        "remove"
     },
 )
 for _name, _says, _rival in (
