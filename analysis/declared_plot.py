@@ -98,3 +98,8 @@ class Plot:
         """The columns that it reads, of the table or of the result of `of`."""
         found = {self.x, self.y, *self.arm, *self.where, self.value, self.panel, self.floor} - {""}
         return found.union(*(each.columns for each in self.plots[1:]))
+
+
+def strips(x: str, says: str, *, y: str = "arm", **more: Any) -> Plot:
+    """Return the strips of a number, "column: words", one below the other by arm; more: as in `Plot`."""
+    return Plot("strips", x, y, says=says, **more)

@@ -2,7 +2,7 @@
 
 # ruff: noqa: F401
 
-from analysis.declared_plot import Plot
+from analysis.declared_plot import Plot, strips
 from analysis.experiment import Check, Experiment, Part, Stop, Tuned
 from analysis.judging.comparisons import (
     Arm,

@@ -10,7 +10,7 @@ from math import exp
 
 from analysis.arena.tasks import TASKS
 from analysis.experiments.arena.arena import LESS, MARGIN
-from analysis.lab import Part, Plot, asks
+from analysis.lab import Part, asks, strips
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 from testbed.config.run import Run
 
@@ -54,11 +54,9 @@ EXPERIMENT = ARMS.experiment(
     differs="the arena's transformers, on its task of sums",
     budget=f"{FRESH.steps} steps",
     margins={"final accuracy and entropy": MARGIN, "mean accuracy along training": LESS},
-    figure=Plot(
-        "strips", x="accuracy: final accuracy", y="arm",
-        says="Shows final accuracy on 16-digit sums at settings chosen on 32 pilots: GRPO, R²VPO and BAPO on "
-        "data 64 steps old; GRPO and R²VPO with several passes over fresh batches.",
-    ),
+    figure=strips("accuracy: final accuracy", "Shows final accuracy on 16-digit sums at settings chosen on "
+        "32 pilots: GRPO, R²VPO and BAPO on data 64 steps old; GRPO and R²VPO with several passes over fresh "
+        "batches."),
     systems={
         "R²VPO": Part(claims=("*-r2vpo-*",)),
         "BAPO": Part(claims=("*-bapo-*",)),

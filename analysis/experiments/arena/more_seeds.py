@@ -12,7 +12,7 @@ from analysis.arena import table
 from analysis.arena.chosen_settings import cells_of
 from analysis.arena.tasks import TASKS
 from analysis.experiments.arena.arena import MARGIN
-from analysis.lab import Experiment, Frame, Part, Plot, Rows, Seeds, averaged, of_seeds
+from analysis.lab import Experiment, Frame, Part, Rows, Seeds, averaged, of_seeds, strips
 from analysis.worlds.edited_training import Arm, sweep
 
 NAME, OLD = "more-seeds", 64
@@ -58,11 +58,9 @@ EXPERIMENT = Experiment(
     metrics=("rate", "at_edge", *COLUMNS),
     budget=", ".join(f"{name} {TASKS[name].steps} steps" for name in EACH),
     margins={"final accuracy that counts": MARGIN},
-    figure=Plot(
-        "strips", x="final: final accuracy", y="arm",
-        says="Shows final accuracy from data 64 steps old at the arena's settings: DISPO, CISPO and DAPO on "
-        "16-digit sums, means over 64 seeds; CTPO and GRPO on ten sorted digits, means over 8.",
-    ),
+    figure=strips("final: final accuracy", "Shows final accuracy from data 64 steps old at the arena's "
+        "settings: DISPO, CISPO and DAPO on 16-digit sums, means over 64 seeds; CTPO and GRPO on ten sorted "
+        "digits, means over 8."),
     systems={"DISPO": Part(claims=("dispo-*",)), "CTPO (cumulative token)": Part(claims=("ctpo-*",))},
 )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from analysis.lab import Grid, Plot, TunedArms, asks, by_world, inside, key
+from analysis.lab import Grid, TunedArms, asks, by_world, inside, key, strips
 
 NAME = "assisted-practice"
 SEEDS, PILOTS = 64, 16
@@ -32,12 +32,10 @@ EXPERIMENT = TunedArms(ARMS, learn, "learning", PILOTS).experiment(
     "read",
     differs="a task of 16 stages in a table; chunks are runs of single actions; no ensemble",
     margins={"share of the best value": MARGIN},
-    figure=Plot(
-        "strips", x="learning: mean share of the best value", y="arm",
-        says="Shows the value of a policy, as a share of the best and averaged over rounds of practice, on "
-        "random tasks of many stages; cloned copies all episodes so far alike; the others weight them by a "
-        "critic: of logged outcomes, of bootstraps after one action, or after chunks of 2, 4 or 8.",
-    ),
+    figure=strips("learning: mean share of the best value", "Shows the value of a policy, as a share of the "
+        "best and averaged over rounds of practice, on random tasks of many stages; cloned copies all "
+        "episodes so far alike; the others weight them by a critic: of logged outcomes, of bootstraps after "
+        "one action, or after chunks of 2, 4 or 8."),
     systems={"ALOE": "chunks against logged outcomes; bootstraps after one action learn faster than chunks, "
              "so the gain comes from off-policy bootstraps, not from chunks"},
 )  # fmt: skip

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.lab import Floats, Grid, Plot, TunedArms, ask, by_world, generator, keys
+from analysis.lab import Floats, Grid, TunedArms, ask, by_world, generator, keys, strips
 from analysis.worlds.offline_worlds import chance_and_best
 from envs import infinite_horizon
 from envs.finite_mdp import FiniteMDP
@@ -88,15 +88,12 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, starts=FROM).experiment(
     differs="random MDPs, linear soft Q-learning with half as many features as pairs; all arms replay as "
     "many steps",
     margins={"score": SCORE},
-    figure=Plot(
-        "strips", x="score: final score", y="arm: ",
-        says="Shows the final score (0 the uniform policy, 1 the optimum) of soft Q-learning with half as "
-        "many linear features as pairs, on random MDPs; usual makes the best number of updates of 8 steps "
-        "per step of the world; few large makes one of 64 steps per four steps; bounded also limits the "
-        "critic's weights and the error that a gradient carries; both also come with a target network, and "
-        "usual updates with samples of a learned model (as in MAD-TD) or with steps drawn by their "
-        "trajectory's probability (as in ARB).",
-    ),
+    figure=strips("score: final score", "Shows the final score (0 the uniform policy, 1 the optimum) of soft "
+        "Q-learning with half as many linear features as pairs, on random MDPs; usual makes the best number "
+        "of updates of 8 steps per step of the world; few large makes one of 64 steps per four steps; "
+        "bounded also limits the critic's weights and the error that a gradient carries; both also come with "
+        "a target network, and usual updates with samples of a learned model (as in MAD-TD) or with steps "
+        "drawn by their trajectory's probability (as in ARB).", y="arm: "),
     systems={"FlashSAC": "linear critics; rates, temperatures and bounds in steps of three"},
 )  # fmt: skip
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 
 from analysis.kernels.mechanisms import tightrope
-from analysis.lab import Floats, Grid, Groups, Plot, Seeds, TunedArms, asks, keys
+from analysis.lab import Floats, Grid, Groups, Seeds, TunedArms, asks, keys, strips
 from testbed.offline.improvement import clipped_passes, monte_carlo, softmax
 from testbed.offline.tabular_offline import greedy
 
@@ -84,13 +84,11 @@ EXPERIMENT = TUNED.experiment(
     differs="a rope of 8 contexts and 16 steps with rewards of standard deviation 3; PPO is a table with "
     "returns, Q-learning a table or 32 random features of 64 pairs; no language model",
     margins={"share of the lead over random actions": MARGIN},
-    figure=Plot(
-        "strips", x="score: late score, share of the optimum's lead", y="arm: learner", arm=("data",),
-        says="Shows the score late in 30 rounds of 20 episodes on a rope of 8 contexts and 16 steps with "
-        "noisy rewards; fresh: each learner has the last round's episodes; replayed: it has all so far; PPO "
-        "is a table with returns, Q-learning a table or 32 random features of 64 pairs; all at their best "
-        "steps and exploration.",
-    ),
+    figure=strips("score: late score, share of the optimum's lead", "Shows the score late in 30 rounds of 20 "
+        "episodes on a rope of 8 contexts and 16 steps with noisy rewards; fresh: each learner has the last "
+        "round's episodes; replayed: it has all so far; PPO is a table with returns, Q-learning a table or "
+        "32 random features of 64 pairs; all at their best steps and exploration.", y="arm: learner",
+        arm=("data",)),
     systems={"RL in the Era of LLMs (perspective)": "PPO and Q-learning, each on both kinds of data"},
 )  # fmt: skip
 

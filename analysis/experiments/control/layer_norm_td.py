@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from analysis.lab import Floats, Grid, Plot, TunedArms, asks, by_world, generator, keys
+from analysis.lab import Floats, Grid, TunedArms, asks, by_world, generator, keys, strips
 from analysis.worlds.offline_worlds import chance_and_best
 from envs import infinite_horizon
 from envs.finite_mdp import FiniteMDP
@@ -77,12 +77,10 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, endless={"target_every": (5
     "counted in updates and steps; a unit test shows that LayerNorm bounds the l2 penalty which linear TD "
     "needs",
     margins={"score": SCORE},
-    figure=Plot(
-        "strips", x="score: mean score over training", y="arm",
-        says="Shows the score (0 the uniform policy, 1 the optimum), averaged over 500 updates of linear "
-        "Q-learning on random MDPs; an update reads a step of each of 64 parallel copies of the world, or 64 "
-        "replayed steps of one copy, with a target network; features are raw or normalized by LayerNorm.",
-    ),
+    figure=strips("score: mean score over training", "Shows the score (0 the uniform policy, 1 the optimum), "
+        "averaged over 500 updates of linear Q-learning on random MDPs; an update reads a step of each of 64 "
+        "parallel copies of the world, or 64 replayed steps of one copy, with a target network; features are "
+        "raw or normalized by LayerNorm."),
     systems={"PQN (Simplifying deep TD)": "fixed features; seconds are not measured"},
 )  # fmt: skip
 EQUALLY = "In as many updates and as many steps of the world, each at its best settings, parallel copies"

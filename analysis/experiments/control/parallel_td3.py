@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from analysis.kernels.on_use import Tensor, torch
-from analysis.lab import Grid, Groups, Plot, Seeds, TunedArms, asks, generator, key
+from analysis.lab import Grid, Groups, Seeds, TunedArms, asks, generator, key, strips
 
 NAME = "parallel-td3"
 SEEDS, PILOTS, WORLDS, HIDDEN, ATOMS, HORIZON, LIMIT, LOOKS = 96, 8, 32, 32, 21, 64, 3000, 60
@@ -279,12 +279,10 @@ EXPERIMENT = TunedArms(ARMS, learn, "speed", PILOTS, endless={"batch": (LARGEST,
     source="Seo et al. (2025), FastTD3, arXiv:2505.22642, and its code",
     differs="pendulums, 32 worlds and batches of at most 256; time is counted in calls of a device",
     margins={"factor of TD3's calls": FACTOR, "of PPO's": SAME},
-    figure=Plot(
-        "strips", x="calls: calls until the pendulum stands", y="arm",
-        says="Shows the calls until random pendulums stand; a call is a step of all worlds at once or an "
-        "update on a batch; TD3 has one world, FastTD3 32 and distributional critics, PPO 32; each arm has "
-        "its best noise, batch and rates; 3,000 stands for pendulums that never stand.",
-    ),
+    figure=strips("calls: calls until the pendulum stands", "Shows the calls until random pendulums stand; a "
+        "call is a step of all worlds at once or an update on a batch; TD3 has one world, FastTD3 32 and "
+        "distributional critics, PPO 32; each arm has its best noise, batch and rates; 3,000 stands for "
+        "pendulums that never stand."),
     systems={"FastTD3": "geometric means, in which a pendulum that never stands counts 3,000 calls: a tenth "
              "of FastTD3's and none of PPO's; in the arithmetic mean both take as long, 671 and 655 calls"},
 )  # fmt: skip

@@ -6,7 +6,7 @@ from functools import cached_property
 
 import numpy as np
 
-from analysis.lab import Floats, Grid, Groups, Ints, Plot, Seeds, TunedArms, asks, generator
+from analysis.lab import Floats, Grid, Groups, Ints, Seeds, TunedArms, asks, generator, strips
 from testbed.offline.improvement import softmax
 from testbed.offline.tabular_offline import fitted_q, greedy, policy_q
 
@@ -164,13 +164,11 @@ EXPERIMENT = TunedArms(
     "steps a round, and move toward means of their targets",
     budget="15 rounds of 32 steps, for which settings were chosen",
     margins={"score that counts as far more": FIFTH},
-    figure=Plot(
-        "strips", x="final: score after 15 rounds", y="arm: critic",
-        says="Shows the score (0 uniform orders, 1 the optimum) of PPO after 15 rounds of 32 steps where "
-        "one machine makes two items for random demand; its advantages come from a critic of states, from "
-        "the larger of two advantages, by states and by post-decision states (dual), or from the value of "
-        "the post-decision state (post), each at its best steps and lambda.",
-    ),
+    figure=strips("final: score after 15 rounds", "Shows the score (0 uniform orders, 1 the optimum) of PPO "
+        "after 15 rounds of 32 steps where one machine makes two items for random demand; its advantages "
+        "come from a critic of states, from the larger of two advantages, by states and by post-decision "
+        "states (dual), or from the value of the post-decision state (post), each at its best steps and "
+        "lambda.", y="arm: critic"),
     systems={"PDPPO": "two items; the source's lots and networks are larger"},
 )  # fmt: skip
 asks(EXPERIMENT,

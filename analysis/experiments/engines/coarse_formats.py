@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from analysis.arena.tasks import task
-from analysis.lab import Part, Plot, ask
+from analysis.lab import Part, ask, strips
 from analysis.sweeps.base_runs import FP8, UNCORRECTED
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
@@ -38,12 +38,9 @@ EXPERIMENT = FORMATS.experiment(
     differs="toy transformers that sort ten digits; floats of two mantissa bits, emulated, with full master "
     "weights; no speed",
     margins={"accuracy gained": GAIN, "accuracy lost": LOSS},
-    figure=Plot(
-        "strips", x="accuracy: final accuracy", y="arm",
-        says="Shows final accuracy of toy transformers that sort ten digits, each arm at its best rate: in "
-        "full precision; with floats of two mantissa bits in rollouts only; and with them in rollouts and "
-        "training, from a base model that is right as often.",
-    ),
+    figure=strips("accuracy: final accuracy", "Shows final accuracy of toy transformers that sort ten "
+        "digits, each arm at its best rate: in full precision; with floats of two mantissa bits in rollouts "
+        "only; and with them in rollouts and training, from a base model that is right as often."),
     systems={
         "Jet-RL": Part(
             "ten tokens in floats of two mantissa bits, one less than FP8 has, since FP8 costs nothing at "

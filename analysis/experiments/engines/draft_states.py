@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.kernels.on_use import Tensor, torch
-from analysis.lab import Floats, Grid, Groups, Plot, Seeds, TunedArms, asks
+from analysis.lab import Floats, Grid, Groups, Seeds, TunedArms, asks, strips
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
@@ -159,13 +159,11 @@ EXPERIMENT = TunedArms(ARMS, learn, "log accepted", PILOTS).experiment(
     source=SOURCE,
     differs="random targets of 4 tokens and places with states of six numbers, linear drafts; no text",
     margins={"gain that counts": LONGER, "the source's gain in length": SOURCES, "in speed": FASTER},
-    figure=Plot(
-        "strips", x="log accepted: log of the accepted tokens of 4", y="arm",
-        says="Shows the log of the number of drafted tokens, of 4, that a random target with 4 tokens "
-        "accepts from a linear draft; the draft sees half of the target's state at the first place (part) "
-        "or all of it (whole), and is trained on the target's states at later places (given) or on its own, "
-        "as when it decodes (own); each arm has its best rate.",
-    ),
+    figure=strips("log accepted: log of the accepted tokens of 4", "Shows the log of the number of drafted "
+        "tokens, of 4, that a random target with 4 tokens accepts from a linear draft; the draft sees half "
+        "of the target's state at the first place (part) or all of it (whole), and is trained on the "
+        "target's states at later places (given) or on its own, as when it decodes (own); each arm has its "
+        "best rate."),
     systems={"Mixture of Attentions for Speculative Decoding": "no attention, no text; hiding half of the "
              "state determines how much the whole state adds"},
 )  # fmt: skip

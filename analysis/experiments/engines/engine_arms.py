@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from analysis.arena.tasks import task
-from analysis.lab import Part, Plot, ask
+from analysis.lab import Part, ask, strips
 from analysis.sweeps.base_runs import FP8, UNCORRECTED
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 from testbed.config.run import Arguments, Run
@@ -67,13 +67,10 @@ EXPERIMENT = ENGINES.experiment(
     differs="toy transformers of four layers; guesses in two turns, sums of sixteen digits for FP8, which is "
     "emulated; no speed is measured",
     margins={"accuracy gained": MORE, "accuracy lost": LITTLE},
-    figure=Plot(
-        "strips", x="accuracy: final accuracy", y="arm",
-        says="Shows final accuracy of toy transformers of four layers; sums of sixteen digits: rollouts in "
-        "emulated FP8, uncorrected, with truncated weights (TIS), with the trainer in FP8 too, or without "
-        "FP8; guesses from an engine with noisy weights, four steps old: GRPO, TIS or ALP, which adds "
-        "learned noise in all layers or only to the logits.",
-    ),
+    figure=strips("accuracy: final accuracy", "Shows final accuracy of toy transformers of four layers; sums "
+        "of sixteen digits: rollouts in emulated FP8, uncorrected, with truncated weights (TIS), with the "
+        "trainer in FP8 too, or without FP8; guesses from an engine with noisy weights, four steps old: "
+        "GRPO, TIS or ALP, which adds learned noise in all layers or only to the logits."),
     systems={
         "Jet-RL": Part(
             "sixteen tokens, where emulated FP8 costs nothing; no speed",

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from analysis.arena.tasks import task
 from analysis.experiments.lag.periodic_batches import BETAS, CLIPS, METRICS, VARIED
-from analysis.lab import Plot, ask
+from analysis.lab import ask, strips
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
 SEEDS, LATER, MORE = 128, 80_000, 0.02
@@ -31,12 +31,9 @@ EXPERIMENT = NOISY.experiment(
     differs="toy transformers that sort ten digits; weights are sent every 51 of 300 steps; noise of 0.3 on "
     "the engine's logits, at first 0.024 nats per token; FP8 in blocks is 0.022 away on SmolLM2",
     margins={"accuracy gained": MORE},
-    figure=Plot(
-        "strips", x="area: mean accuracy along 9,600 responses", y="arm",
-        says="Shows mean accuracy along 9,600 responses of toy transformers that sort ten digits, each arm "
-        "at its best rate and knob; weights are sent every 51 steps to an engine whose logits have noise of "
-        "0.3; OAPL regresses log-ratios on advantages.",
-    ),
+    figure=strips("area: mean accuracy along 9,600 responses", "Shows mean accuracy along 9,600 responses of "
+        "toy transformers that sort ten digits, each arm at its best rate and knob; weights are sent every "
+        "51 steps to an engine whose logits have noise of 0.3; OAPL regresses log-ratios on advantages."),
     systems={"KARL": "one task, one pass over a batch; no agents, no search, one kind of prompt"},
 )  # fmt: skip
 

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 from analysis.arena.foretold_runs import MODELS, SIZES
 from analysis.experiments.real.known_model import AREA, ESS, MARGIN
-from analysis.lab import Experiment, Frame, Plot, Stop, Tuned, ask
+from analysis.lab import Experiment, Frame, Stop, Tuned, ask, strips
 from analysis.sweeps.tuning import at_rates
 from analysis.tables.cell_table import arms_of
 from analysis.worlds.hf_bases import make
@@ -77,12 +77,9 @@ AT_A_LAG = Experiment(
     prepare=lambda: make([SUMS]), cells=arms, tuned=Tuned(table="engine-rates"),
     stop=Stop(block=8, cap=32, first=600, fresh=6000), keys=(*KEYS, "seed"), metrics=METRICS,
     margins={"accuracy that counts": MARGIN},
-    figure=Plot(
-        "strips", x=f"{END}: final accuracy", y="called: rollouts and correction", of=named, panel="lag",
-        panel_label="lag",
-        says="Shows final accuracy of a model of a million weights after 144 steps of running sums, by the "
-        "engine of its rollouts and by their correction.",
-    ),
+    figure=strips(f"{END}: final accuracy", "Shows final accuracy of a model of a million weights after 144 "
+        "steps of running sums, by the engine of its rollouts and by their correction.",
+        y="called: rollouts and correction", of=named, panel="lag", panel_label="lag"),
 )  # fmt: skip
 AS_TABLED = arms_of(ENGINES, ENGINES.values(), ("mismatch", "mismatch_args"))
 

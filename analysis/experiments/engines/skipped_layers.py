@@ -3,7 +3,7 @@
 from dataclasses import replace
 
 from analysis.arena.tasks import task
-from analysis.lab import Plot, ask
+from analysis.lab import ask, strips
 from analysis.sweeps.base_runs import UNCORRECTED
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
@@ -34,14 +34,9 @@ EXPERIMENT = NESTED.experiment(
         "truncated by token or by sequence, in place of the source's three corrections"
     ),
     margins={"accuracy lost": LITTLE},
-    figure=Plot(
-        "strips",
-        x="accuracy: final accuracy",
-        y="arm",
-        says="Shows final accuracy of toy transformers of eight layers that sort ten digits, each arm at "
-        "its best rate and cap; rollouts have all layers, or seven drawn for every batch, without weights "
-        "or with importance weights truncated by token or by sequence.",
-    ),
+    figure=strips("accuracy: final accuracy", "Shows final accuracy of toy transformers of eight layers that "
+        "sort ten digits, each arm at its best rate and cap; rollouts have all layers, or seven drawn for "
+        "every batch, without weights or with importance weights truncated by token or by sequence."),
     systems={"Nested-ReFT": "one of eight layers, which moves rollouts by 0.3 to 0.4 nats a token, more than "
              "it would in a large model; this project's corrections; unbiasedness is shown by enumeration, "
              "speed is not measured"},

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.lab import Frame, Plot, arm, asks, generator, inside
+from analysis.lab import Frame, arm, asks, generator, inside, strips
 from analysis.sweeps.base_runs import TINY
 from analysis.worlds.edited_training import Arm, lessons
 from analysis.worlds.tuned_training import Family, Way
@@ -104,12 +104,10 @@ EXPERIMENT = DISTINCT.experiment(
     "a tuned distance leave the sum in GRPO's advantage; experts' answers, always right, join groups "
     "without a success",
     margins={"accuracy": GAIN, "accuracy that a part adds": SAME},
-    figure=Plot(
-        "strips", x="accuracy: final accuracy", y="arm",
-        says="Shows final accuracy on running sums of which half are easy, each arm at its best setting: "
-        "GRPO, imitation of a right expert (sft), GRPO without pairs of similar scores (mask), with an "
-        "expert's answers in groups without a success (anchors), and with both (dagrpo).",
-    ),
+    figure=strips("accuracy: final accuracy", "Shows final accuracy on running sums of which half are easy, "
+        "each arm at its best setting: GRPO, imitation of a right expert (sft), GRPO without pairs of "
+        "similar scores (mask), with an expert's answers in groups without a success (anchors), and with "
+        "both (dagrpo)."),
     systems={"DaGRPO": "the rule of distinctness is this project's; answers of eight tokens, no other tests"},
 )  # fmt: skip
 BELOW = {"below": True}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from analysis.lab import Plot, asks, generator
+from analysis.lab import asks, generator, strips
 from analysis.sweeps.base_runs import TINY
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
@@ -111,13 +111,10 @@ EXPERIMENT = ENTROPY.experiment(
     "responses; advantages standardized as in GRPO; replay fills a share of the batch from the last ten; "
     "bad groups are not filtered; shares of replay are tuned, the clip's values come from the scripts",
     margins={"accuracy gained": MORE, "times the lowest entropy": TIMES},
-    figure=Plot(
-        "strips", x="min val/entropy: lowest entropy, nats a token", y="arm",
-        says="Shows the lowest entropy (base: 1.1) along 1,500 steps of guesses in four turns, each arm at "
-        "its best rate for final accuracy: GRPO, replay of stored successes (self-imitation), and SPEAR: "
-        "replay that grows, a reward of tool calls that fades, recalibrated advantages and a clip of "
-        "covariances.",
-    ),
+    figure=strips("min val/entropy: lowest entropy, nats a token", "Shows the lowest entropy (base: 1.1) "
+        "along 1,500 steps of guesses in four turns, each arm at its best rate for final accuracy: GRPO, "
+        "replay of stored successes (self-imitation), and SPEAR: replay that grows, a reward of tool calls "
+        "that fades, recalibrated advantages and a clip of covariances."),
     systems={"SPEAR": "one task; entropy only falls there; the least share of replay is best"},
 )  # fmt: skip
 LOWEST = {"outcome": "min val/entropy", "times": TIMES}

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from analysis.arena.tasks import task
-from analysis.lab import Frame, Part, Plot, arm, ask, asks, inside
+from analysis.lab import Frame, Part, arm, ask, asks, inside, strips
 from analysis.sweeps.base_runs import TINY
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 from testbed.config.run import Run
@@ -139,16 +139,13 @@ EXPERIMENT = EXPERTS.experiment(
     "first error; one kind of prompt; the number of right answers in a group is tuned, the knee of bent "
     "rewards is not",
     margins={"accuracy, pass@4 or area": MORE, "DYPO's accuracy": DYPO, "factor of entropy": DIVERSE},
-    figure=Plot(
-        "strips", x="accuracy: final accuracy", y="arm",
-        says="Shows final accuracy of a transformer of 4,000 weights on running sums of eight digits; "
-        "beside GRPO and retries from the first error stand arms with an expert that errs at a tenth of its "
-        "steps: imitated (SFT), imitated first, shown in failing groups (anchors, DyPO) or followed token by "
-        "token (dGRPO), and rewards by right steps (rubrics); a colon marks arms with a right expert of "
-        "another style, who replaces failures by whole answers or from their first error on (splices), and "
-        "arms that sort ten digits, with CHORD's mixture, or rewards by right steps (graded) and right "
-        "answers in all groups (plain, bent).",
-    ),
+    figure=strips("accuracy: final accuracy", "Shows final accuracy of a transformer of 4,000 weights on "
+        "running sums of eight digits; beside GRPO and retries from the first error stand arms with an "
+        "expert that errs at a tenth of its steps: imitated (SFT), imitated first, shown in failing groups "
+        "(anchors, DyPO) or followed token by token (dGRPO), and rewards by right steps (rubrics); a colon "
+        "marks arms with a right expert of another style, who replaces failures by whole answers or from "
+        "their first error on (splices), and arms that sort ten digits, with CHORD's mixture, or rewards by "
+        "right steps (graded) and right answers in all groups (plain, bent)."),
     systems={
         "CHORD": Part(
             "an expert that is right on a third of the prompts where GRPO ends at .94", ("chord-beats-*",)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from analysis.lab import Floats, Grid, Groups, Part, Plot, Seeds, TunedArms, asks, generator
+from analysis.lab import Floats, Grid, Groups, Part, Seeds, TunedArms, asks, generator, strips
 from testbed.offline.improvement import softmax
 
 NAME = "expert-iteration"
@@ -103,14 +103,11 @@ EXPERIMENT = TunedArms(ARMS, learn, "at 32 tries", PILOTS).experiment(
     "convex and cannot trap weights; retraining comes every 8 rounds, not at a plateau; 32 tries in place "
     "of a search; no planner",
     margins={"share of problems solved": MORE},
-    figure=Plot(
-        "strips", x="at 32 tries: share of problems solved at 32 tries", y="arm",
-        says="Shows the share of problems that a linear prover solves in 32 tries after 80 rounds of "
-        "learning from its own proofs of random problems, where some steps have a lucky tactic; it learns "
-        "from all proofs (expert iteration), without the steps of lowest and highest perplexity (filtered), "
-        "from scratch every 8 rounds on problems that it can prove then (retrained), or both, each at its "
-        "best setting.",
-    ),
+    figure=strips("at 32 tries: share of problems solved at 32 tries", "Shows the share of problems that a "
+        "linear prover solves in 32 tries after 80 rounds of learning from its own proofs of random "
+        "problems, where some steps have a lucky tactic; it learns from all proofs (expert iteration), "
+        "without the steps of lowest and highest perplexity (filtered), from scratch every 8 rounds on "
+        "problems that it can prove then (retrained), or both, each at its best setting."),
     systems={
         "BFS-Prover-V2": Part(
             "the filter of steps; search is not tested, nor can retraining help, which frees trapped "

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from analysis.experiments.experts.expert_help import CHORD, MORE, STEPS, TAUGHT, WAYS
-from analysis.lab import Part, Plot, asks
+from analysis.lab import Part, asks, strips
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
 SEEDS, FEWER, LATER, TRIED = 384, 64, 130_000, 8
@@ -36,13 +36,11 @@ EXPERIMENT = MIXTURES.experiment(
     differs="a transformer of 4,000 weights on running sums of eight digits, right once in 200; the expert "
     "errs at a tenth of its steps",
     margins={"accuracy": MORE},
-    figure=Plot(
-        "strips", x="accuracy: final accuracy", y="arm",
-        says="Shows final accuracy of a transformer of 4,000 weights on running sums of eight digits, of "
-        "which its base is right once in 200, by GRPO, by imitation of an expert that errs at a tenth of its "
-        "steps (SFT), by GRPO after imitation, and by GRPO with imitation mixed in at one weight (fixed) or "
-        "by CHORD's weights of tokens (chord-phi), each arm at its best rate and weight.",
-    ),
+    figure=strips("accuracy: final accuracy", "Shows final accuracy of a transformer of 4,000 weights on "
+        "running sums of eight digits, of which its base is right once in 200, by GRPO, by imitation of an "
+        "expert that errs at a tenth of its steps (SFT), by GRPO after imitation, and by GRPO with imitation "
+        "mixed in at one weight (fixed) or by CHORD's weights of tokens (chord-phi), each arm at its best "
+        "rate and weight."),
     systems={"CHORD": Part("one expert that is right on four of ten prompts", ("mixed-in-*",))},
 )  # fmt: skip
 

@@ -5,7 +5,7 @@ from functools import partial
 from typing import Any
 
 from analysis.experiments.experts.sparse_arms import HARD, MUCH, POPE, known
-from analysis.lab import Plot, asks
+from analysis.lab import asks, strips
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
 SEEDS, LATER, FRESH = 32, 370_000, 10_000
@@ -44,13 +44,11 @@ EXPERIMENT = SOLVED.experiment(
     differs="toy transformers; sums of ten digits modulo 4 that the base solves once in 3,000, with 12,800 "
     "responses and 64 prompts whose traces cost nothing; no instruction beside a prefix, no easy prompts",
     margins={"accuracy, at the end or along training": MUCH},
-    figure=Plot(
-        "strips", x="accuracy: final accuracy", y="arm",
-        says="Shows final accuracy of toy transformers on new sums of ten digits, of which the base solves "
-        "one in 3,000, by GRPO, by GRPO with a wider clip on data two steps old, with an entropy bonus, for "
-        "the best of k, and from the shortest prefixes of a right trace after which a try succeeds, each arm "
-        "at its best setting for that or (early) for the mean accuracy along training.",
-    ),
+    figure=strips("accuracy: final accuracy", "Shows final accuracy of toy transformers on new sums of ten "
+        "digits, of which the base solves one in 3,000, by GRPO, by GRPO with a wider clip on data two steps "
+        "old, with an entropy bonus, for the best of k, and from the shortest prefixes of a right trace "
+        "after which a try succeeds, each arm at its best setting for that or (early) for the mean accuracy "
+        "along training."),
     systems={"POPE": "time to learn, as rivals end near; no instruction; no easy prompts"},
 )  # fmt: skip
 

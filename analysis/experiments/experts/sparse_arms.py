@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.arena.tasks import task
-from analysis.lab import Ints, Part, Plot, asks, generator
+from analysis.lab import Ints, Part, asks, generator, strips
 from analysis.sweeps.base_runs import TINY
 from analysis.worlds.edited_training import Arm
 from analysis.worlds.edited_training import lessons as taught
@@ -170,15 +170,12 @@ EXPERIMENT = SPARSE.experiment(
     "base solves once in 300,000, with 12,800 responses and 64 prompts whose traces cost nothing; guesses in "
     "two turns at lag 64; ST-PPO's correction as this project reads it",
     margins={"accuracy or pass@8": MORE, "accuracy on hard prompts": MUCH},
-    figure=Plot(
-        "strips", x="accuracy: final accuracy", y="arm",
-        says="Shows final accuracy of toy transformers, each arm at its best setting; six-digit sums that "
-        "the base solves once in a hundred: GRPO (also with a rate chosen for pass@8), the gradient of the "
-        "best of k, and growing prefixes of right answers (staged; plain or subtree advantages); hard, sums "
-        "of sixteen digits with 64 right traces: also random prefixes of these, or imitation first; guesses "
-        "in two turns from data 64 steps old: PPO with ratios of tokens, of turns, or of turns with a "
-        "corrected clip (ST-PPO).",
-    ),
+    figure=strips("accuracy: final accuracy", "Shows final accuracy of toy transformers, each arm at its "
+        "best setting; six-digit sums that the base solves once in a hundred: GRPO (also with a rate chosen "
+        "for pass@8), the gradient of the best of k, and growing prefixes of right answers (staged; plain or "
+        "subtree advantages); hard, sums of sixteen digits with 64 right traces: also random prefixes of "
+        "these, or imitation first; guesses in two turns from data 64 steps old: PPO with ratios of tokens, "
+        "of turns, or of turns with a corrected clip (ST-PPO)."),
     systems={
         "PrefixRL (Reuse your FLOPs)": Part(
             "accuracy at new prompts after as many responses; a task has one right answer, so a trace may "

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from analysis.arena.tasks import task
 from analysis.experiments.lag.periodic_batches import METRICS
-from analysis.lab import Plot, asks
+from analysis.lab import asks, strips
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 from testbed.config.run import Run
 
@@ -42,13 +42,11 @@ EXPERIMENT = ANCHORS.experiment(
     source="Missing Old Logits (2026), arXiv:2605.12070",
     differs="toy transformers that sort ten digits; 4,800 responses, four passes over every batch",
     margins={"mean accuracy": MARGIN},
-    figure=Plot(
-        "strips", x="area: mean accuracy along 4,800 responses", y="arm",
-        says="Shows mean accuracy along 4,800 responses of toy transformers that sort ten digits; tokens are "
-        "8 to 17 updates old, every batch gets four passes, and each arm has its best rate and knob; "
-        "decoupled PPO clips around the exact old log-probabilities (exact), around a moving average of the "
-        "weights (averaged), or around the present weights as if the old ones were lost (missing).",
-    ),
+    figure=strips("area: mean accuracy along 4,800 responses", "Shows mean accuracy along 4,800 responses of "
+        "toy transformers that sort ten digits; tokens are 8 to 17 updates old, every batch gets four "
+        "passes, and each arm has its best rate and knob; decoupled PPO clips around the exact old "
+        "log-probabilities (exact), around a moving average of the weights (averaged), or around the present "
+        "weights as if the old ones were lost (missing)."),
     systems={"Missing Old Logits": "accuracy along 4,800 responses; not the time per step"},
 )  # fmt: skip
 _HERE = "Where tokens are 8 to 17 updates old and batches are learned from four times,"

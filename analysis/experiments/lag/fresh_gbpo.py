@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from analysis.arena.tasks import task
 from analysis.experiments.lag.periodic_batches import METRICS
-from analysis.lab import Plot, asks
+from analysis.lab import asks, strips
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
 FRESH = replace(task("sorted"), steps=150, log_every=5)
@@ -30,13 +30,10 @@ EXPERIMENT = BANDS.experiment(
     differs="toy transformers that sort ten digits, right once in fifty or in half of their "
     "answers; 4,800 responses, four passes each",
     margins={"mean accuracy": MARGIN},
-    figure=Plot(
-        "strips", x="area: mean accuracy along 4,800 responses", y="arm",
-        says="Shows mean accuracy along 4,800 responses of toy transformers that sort ten digits, four "
-        "passes over every fresh batch, by GRPO, which clips ratios, and by GBPO, which draws them to the "
-        "edge of a band, each at its best rate and band; the base is right once in fifty, or in half of its "
-        "answers (half).",
-    ),
+    figure=strips("area: mean accuracy along 4,800 responses", "Shows mean accuracy along 4,800 responses of "
+        "toy transformers that sort ten digits, four passes over every fresh batch, by GRPO, which clips "
+        "ratios, and by GBPO, which draws them to the edge of a band, each at its best rate and band; the "
+        "base is right once in fifty, or in half of its answers (half)."),
     systems={"BPO / GBPO (Bounded Ratio RL)": "GBPO on one task, from two bases of one small model"},
 )  # fmt: skip
 _HERE = "On fresh batches that are learned from four times GBPO's mean accuracy along 4,800 responses is"

@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 from analysis.arena.tasks import task
-from analysis.lab import Plot, ask
+from analysis.lab import ask, strips
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
 GUESS = replace(task("guess"), steps=1000, log_every=100)
@@ -23,11 +23,9 @@ EXPERIMENT = BASELINES.experiment(
     question="How much of PPO's accuracy does REINFORCE with the greedy response keep on fresh data?",
     source="Li et al. (2023), ReMax, arXiv:2310.10505", differs="toy transformers that guess",
     margins={"accuracy lost": LESS},
-    figure=Plot(
-        "strips", x="accuracy: final accuracy", y="arm",
-        says="Shows final accuracy of toy transformers that guess, after 1,000 steps on fresh data: PPO with "
-        "a critic and REINFORCE with the greedy response as baseline (ReMax), each at its best setting.",
-    ),
+    figure=strips("accuracy: final accuracy", "Shows final accuracy of toy transformers that guess, after "
+        "1,000 steps on fresh data: PPO with a critic and REINFORCE with the greedy response as baseline "
+        "(ReMax), each at its best setting."),
     systems={"ReMax": "accuracy alone; half of the memory and twice the speed are not measured"},
 )  # fmt: skip
 ask(

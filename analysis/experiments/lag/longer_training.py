@@ -6,7 +6,7 @@ from math import inf
 
 from analysis.arena.tasks import TASKS
 from analysis.experiments.arena.finer_settings import clipped
-from analysis.lab import Part, Plot, asks
+from analysis.lab import Part, asks, strips
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 from testbed.config.run import Run
 
@@ -36,12 +36,9 @@ EXPERIMENT = ARMS.experiment(
     source="Zheng et al. (2025), M2PO, arXiv:2510.01161",
     differs="transformers of 7,000 weights that sort fourteen digits",
     margins={"accuracy lost, or gained by a threshold": MARGIN},
-    figure=Plot(
-        "strips", x="accuracy: final accuracy", y="arm",
-        says="Shows final accuracy after 5,400 steps of toy transformers that sort fourteen digits: GRPO on "
-        "fresh data, M2PO and GRPO on data 256 steps old, each at the rate, threshold and clip that suit "
-        "5,400 steps.",
-    ),
+    figure=strips("accuracy: final accuracy", "Shows final accuracy after 5,400 steps of toy transformers "
+        "that sort fourteen digits: GRPO on fresh data, M2PO and GRPO on data 256 steps old, each at the "
+        "rate, threshold and clip that suit 5,400 steps."),
     systems={"M2PO (Prosperity before Collapse)": Part(
             "a small model; the best threshold cuts one token in 10,000; GRPO with a wide clip ends no lower",
             ("m2po-*",),

@@ -8,7 +8,7 @@ from dataclasses import replace
 from functools import partial
 
 from analysis.arena.tasks import task
-from analysis.lab import Plot, asks
+from analysis.lab import asks, strips
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
 OFFLINE = replace(
@@ -42,13 +42,10 @@ EXPERIMENT = LEFT.experiment(
     differs="a transformer of 7,000 weights that sorts ten digits, right once in eighty answers; 300 batches "
     "of 32 new answers of the base model, rewards 0 and 1 minus a tuned baseline",
     margins={"accuracy gained": MORE},
-    figure=Plot(
-        "strips", x="accuracy: final accuracy", y="arm",
-        says="Shows final accuracy of a transformer of 7,000 weights that sorts ten digits, after 300 "
-        "updates on its base model's answers; TOPR weights failures by the sequence ratio, at most 1, naive "
-        "REINFORCE by 1; positives alone drops them; importance weights apply the capped ratio to all "
-        "answers; rate and baseline or cap are tuned for each arm.",
-    ),
+    figure=strips("accuracy: final accuracy", "Shows final accuracy of a transformer of 7,000 weights that "
+        "sorts ten digits, after 300 updates on its base model's answers; TOPR weights failures by the "
+        "sequence ratio, at most 1, naive REINFORCE by 1; positives alone drops them; importance weights "
+        "apply the capped ratio to all answers; rate and baseline or cap are tuned for each arm."),
     systems={"TOPR": "no larger model; the baseline is tuned for TOPR and for naive REINFORCE"},
 )  # fmt: skip
 BASE = "Fully offline, where the base is right once in eighty answers, TOPR ends 0.02 more accurate than"

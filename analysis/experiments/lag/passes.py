@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from analysis.lab import Experiment, Part, Plot, Stop, Tuned
+from analysis.lab import Experiment, Part, Stop, Tuned, strips
 from analysis.sweeps.base_runs import LITE
 from analysis.tables.cell_table import arms_of
 from testbed.config.run import Run
@@ -59,19 +59,18 @@ EXPERIMENT = Experiment(
         *(DRIFT, CUT, "mean actor/learning_rate"),
     ),
     margins={"share of tokens more that keep a gradient": KEPT},
-    figure=Plot(
-        "strips",
-        x=NEEDED,
+    figure=strips(
+        NEEDED,
+        "Shows rollouts until an accuracy of 0.8 on fresh sums of six digits, for a "
+        "transformer of 7,000 weights; runs that never get there are left out; GRPO makes 1, 4 or 16 updates "
+        "on a batch; SFPO makes 1, 3 or 5 fast updates, keeps a share alpha of their change (0.8 where not "
+        "named), then makes a slow one; r2VPO penalizes the variance of the ratios instead of clipping and "
+        "makes 4 or 16; each arm has its best rate.",
         y="recipe_args",
         where={"lag": 0},
         names={str(arm["recipe_args"]): name for name, arm in FRESH.items()},
         x_label="rollouts to accuracy 0.8, fresh data",
         y_label="updates on a batch",
-        says="Shows rollouts until an accuracy of 0.8 on fresh sums of six digits, for a transformer of "
-        "7,000 weights; runs that never get there are left out; GRPO makes 1, 4 or 16 updates on a batch; "
-        "SFPO makes 1, 3 or 5 fast updates, keeps a share alpha of their change (0.8 where not named), then "
-        "makes a slow one; r2VPO penalizes the variance of the ratios instead of clipping and makes 4 or "
-        "16; each arm has its best rate.",
     ),
     systems={
         "SFPO (Slow-Fast)": Part(claims=("sfpo-*",)),

@@ -5,7 +5,7 @@ tuned.
 from dataclasses import replace
 
 from analysis.arena.tasks import task
-from analysis.lab import Plot, asks, inside
+from analysis.lab import asks, inside, strips
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
 CLIPS, BETAS, CAPS = (0.1, 0.2, 0.5, 0.9, 3.0), (1e-3, 3e-3, 0.01, 0.03, 0.1, 0.3, 1.0), (1, 2, 4, 8, 32)
@@ -36,13 +36,10 @@ EXPERIMENT = BATCHES.experiment(
     source="Ritter et al. (2026), OAPL, arXiv:2602.19362",
     differs="toy transformers that sort ten digits; 28,800 responses, every one trained on once",
     margins={"accuracy gained": MORE, "accuracy lost": LESS, "times as many generations": TIMES},
-    figure=Plot(
-        "strips", x="area: mean accuracy along 28,800 responses", y="arm",
-        says="Shows mean accuracy along 28,800 responses of toy transformers that sort ten digits, each arm "
-        "at its best rate and knob; OAPL, which regresses log-ratios on advantages, GRPO, and GRPO with "
-        "truncated importance weights (TIS) learn from two generations of 14,400 responses, up to 449 steps "
-        "old; OAPL and GRPO also learn from fresh ones.",
-    ),
+    figure=strips("area: mean accuracy along 28,800 responses", "Shows mean accuracy along 28,800 responses "
+        "of toy transformers that sort ten digits, each arm at its best rate and knob; OAPL, which regresses "
+        "log-ratios on advantages, GRPO, and GRPO with truncated importance weights (TIS) learn from two "
+        "generations of 14,400 responses, up to 449 steps old; OAPL and GRPO also learn from fresh ones."),
     systems={"OAPL": "one task; the responses come from the trained policy there, not from DeepCoder; beta2 "
              "in steps of three"},
 )  # fmt: skip

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from analysis.arena import table
 from analysis.arena.chosen_settings import cells_of
-from analysis.lab import Experiment, Frame, Plot, Seeds, inside, of_seeds
+from analysis.lab import Experiment, Frame, Seeds, inside, of_seeds, strips
 from analysis.worlds.edited_training import Arm, sweep
 
 SEEDS, FIRST, EVERY, TIMES = 32, 60_000, 5, 3
@@ -32,12 +32,9 @@ EXPERIMENT = Experiment(
     "100 to 200 steps, so a factor of 30 could hardly be measured",
     compute=of_seeds("rollouts-saved", rows, SEEDS), keys=("run", "arm", "seed"),
     metrics=("rate", "at end", NEEDED, "accuracy"), margins={"times as many steps": TIMES},
-    figure=Plot(
-        "strips", x=NEEDED, y="arm", x_label="steps to accuracy 0.62",
-        says="Shows steps of 32 responses until toy transformers sort ten digits with an accuracy of 0.62 on "
-        "fresh data, each arm at its best rate and knob in the arena: GRPO, and ReMix with 16 updates on a "
-        "batch and replay of older batches.",
-    ),
+    figure=strips(NEEDED, "Shows steps of 32 responses until toy transformers sort ten digits with an "
+        "accuracy of 0.62 on fresh data, each arm at its best rate and knob in the arena: GRPO, and ReMix "
+        "with 16 updates on a batch and replay of older batches.", x_label="steps to accuracy 0.62"),
     systems={"ReMix (Squeeze the Soaked Sponge)": "rollouts saved on fresh data by at most 16 updates on a "
              "batch; the factor of 3 asked here is a tenth of the smallest in the source; neither the length "
              "of responses nor a new base"},

@@ -4,7 +4,7 @@ from dataclasses import replace
 from functools import partial
 
 from analysis.arena.tasks import task
-from analysis.lab import Plot, asks
+from analysis.lab import asks, strips
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 from testbed.config.run import Run
 
@@ -32,11 +32,9 @@ EXPERIMENT = REUSED.experiment(
     question="Tuned for it, how much sooner does SFPO learn sums than GRPO with and without reuse?",
     source="SFPO (2025), arXiv:2510.04072", differs="toy transformers; no entropy trigger",
     margins={"mean accuracy": MORE},
-    figure=Plot(
-        "strips", x="area: mean accuracy", y="arm",
-        says="Shows mean accuracy of toy transformers along 200 steps of fresh 16-digit sums: GRPO with one "
-        "update a batch and with its best number, and SFPO at its best number of updates and alpha.",
-    ),
+    figure=strips("area: mean accuracy", "Shows mean accuracy of toy transformers along 200 steps of fresh "
+        "16-digit sums: GRPO with one update a batch and with its best number, and SFPO at its best number "
+        "of updates and alpha."),
     systems={"SFPO (Slow-Fast)": "no time is measured"},
 )  # fmt: skip
 _SAID = "Tuned for its mean accuracy on fresh sums, SFPO has 0.02 more of it than GRPO"

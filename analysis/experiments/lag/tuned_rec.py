@@ -5,7 +5,7 @@ from functools import partial
 
 from analysis.arena.tasks import task
 from analysis.experiments.lag.periodic_batches import METRICS
-from analysis.lab import Frame, Groups, Plot, ask, inside, paired
+from analysis.lab import Frame, Groups, ask, inside, paired, strips
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
 SOURCE = "Yao et al. (2025), Group-relative REINFORCE is secretly an off-policy algorithm, arXiv:2509.24203"
@@ -43,14 +43,12 @@ EXPERIMENT = TUNED.experiment(
     source=SOURCE,
     differs="a transformer of 7,000 weights sorts ten digits; 300 steps of 32 responses, each used once",
     margins={"accuracy gained or lost": MARGIN},
-    figure=Plot(
-        "strips",
-        x="accuracy: final accuracy",
-        y="arm",
-        says="Shows final accuracy of toy transformers that sort ten digits, by the age of the data; offline "
-        "all data come from the first weights; REC is REINFORCE with a group baseline that drops tokens "
-        "beyond a one-sided clip, without or with importance weights; no clip drops nothing; each arm has "
-        "its best rate and clip.",
+    figure=strips(
+        "accuracy: final accuracy",
+        "Shows final accuracy of toy transformers that sort ten "
+        "digits, by the age of the data; offline all data come from the first weights; REC is REINFORCE with "
+        "a group baseline that drops tokens beyond a one-sided clip, without or with importance weights; no "
+        "clip drops nothing; each arm has its best rate and clip.",
     ),
     systems={"REC (Group-relative REINFORCE is off-policy)": "the clip against the weights"},
 )

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 from scipy import stats
 
-from analysis.lab import Experiment, Floats, Frame, Plot, Rows, Seeds, asks, columns, of_seeds
+from analysis.lab import Experiment, Floats, Frame, Rows, Seeds, asks, columns, of_seeds, strips
 from analysis.worlds.trajectory_worlds import of_log
 from envs.logged_data import collect, skilled
 from envs.mdps import garnet
@@ -114,13 +114,11 @@ EXPERIMENT = Experiment(
     compute=of_seeds(NAME, rows, SEEDS, {"episodes": EPISODES, "policies": POLICIES, "logs": 2 * HALF}),
     keys=("run", "seed", "metric", "k"), metrics=("share worst", "share narrow"),
     margins={"share of pairs": BETTER},
-    figure=Plot(
-        "strips", x="share worst: share of pairs foretold", y="metric",
-        says="Shows how often a metric on three logs predicts which estimator's worst policy of its k "
-        "favorites is better on three other logs, for the five pairs of estimators that differ least in "
-        "accuracy and k = 2, 4 and 8; metrics: SharpeRatio@k, its numerator alone (best), and metrics of "
-        "accuracy; six estimators, random worlds of 10 steps, 50 episodes, 30 candidates.",
-    ),
+    figure=strips("share worst: share of pairs foretold", "Shows how often a metric on three logs predicts "
+        "which estimator's worst policy of its k favorites is better on three other logs, for the five pairs "
+        "of estimators that differ least in accuracy and k = 2, 4 and 8; metrics: SharpeRatio@k, its "
+        "numerator alone (best), and metrics of accuracy; six estimators, random worlds of 10 steps, 50 "
+        "episodes, 30 candidates.", y="metric"),
     systems=("SharpeRatio@k / SCOPE-RL",),
 )  # fmt: skip
 

@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from analysis.lab import Floats, Grid, Groups, Ints, Plot, Seeds, TunedArms, ask, generator, inside
+from analysis.lab import Floats, Grid, Groups, Ints, Seeds, TunedArms, ask, generator, inside, strips
 from analysis.worlds.offline_worlds import DISCOUNT, Worlds, pick, random_worlds
 from testbed.offline.improvement import softmax
 from testbed.offline.tabular_offline import clone, fitted_q, greedy
@@ -162,13 +162,10 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS).experiment(
     differs="random tables, 60 episodes and preferences; linear encoder and policy; rewards are Markov and "
     "in the reward model's class; planning in tables is exact",
     margins={"score": MARGIN},
-    figure=Plot(
-        "strips", x="score", y="arm",
-        says="Shows the score (0 the uniform policy, 1 the optimum) from 60 episodes of random MDPs and 60 "
-        "preferences between them; arms: a clone of all or of the preferred episodes; a policy given a code "
-        "of its episode (context), at a code chosen by preferences or the mean of the preferred ones; a "
-        "plan with rewards fitted to the preferences.",
-    ),
+    figure=strips("score", "Shows the score (0 the uniform policy, 1 the optimum) from 60 episodes of random "
+        "MDPs and 60 preferences between them; arms: a clone of all or of the preferred episodes; a policy "
+        "given a code of its episode (context), at a code chosen by preferences or the mean of the preferred "
+        "ones; a plan with rewards fitted to the preferences."),
     systems={"OPPO": "rewards that a table can express; knobs in steps of three and ten"},
 )  # fmt: skip
 GATES = {"tuned": inside(arm=("context", "context of preferred episodes", "reward model"))}

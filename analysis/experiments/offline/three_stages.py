@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from analysis.lab import Grid, Plot, TunedArms, asks, by_world, key
+from analysis.lab import Grid, TunedArms, asks, by_world, key, strips
 
 NAME = "three-stages"
 SEEDS, PILOTS, FRESH, INNER = 256, 24, 570_000, 2
@@ -46,13 +46,11 @@ EXPERIMENT = TUNED.experiment(
     source="Lei et al. (2025), RL-100, arXiv:2510.14830: imitation, iterated offline stages, online",
     differs="a task of 16 stages in a table, one clipped objective; no images, no diffusion, no distillation",
     margins={"chance of success": MORE},
-    figure=Plot(
-        "strips", x="learning: mean chance of success", y="arm",
-        says="Shows the success probability, averaged over eight collections of episodes, on random tasks "
-        "of stages; imitation clones demonstrations; online adds PPO on each collection; the others update "
-        "offline on all episodes after the first six collections, with every update (ungated) or only those "
-        "from which a model expects a gain (gated), and run PPO after the last two.",
-    ),
+    figure=strips("learning: mean chance of success", "Shows the success probability, averaged over eight "
+        "collections of episodes, on random tasks of stages; imitation clones demonstrations; online adds "
+        "PPO on each collection; the others update offline on all episodes after the first six collections, "
+        "with every update (ungated) or only those from which a model expects a gain (gated), and run PPO "
+        "after the last two."),
     systems={"RL-100": "tables in place of robots; three stages on as many episodes as online alone"},
 )  # fmt: skip
 STAGES = "With offline updates that a model approves after six of eight collections and PPO after the last,"

@@ -6,7 +6,7 @@ from functools import lru_cache
 import numpy as np
 from scipy import special
 
-from analysis.lab import Floats, Grid, Groups, Plot, Seeds, TunedArms, asks, generator
+from analysis.lab import Floats, Grid, Groups, Seeds, TunedArms, asks, generator, strips
 
 NAME = "equivalent-groups"
 SEEDS, WORLDS, PILOTS, FRESH, STEPS = 256, 6, 32, 170_000, 60
@@ -127,14 +127,11 @@ EXPERIMENT = TunedArms(ARMS, learn, "accuracy", PILOTS, starts=STARTS).experimen
     "style; no programs",
     budget="60 steps, for which settings were chosen",
     margins={"accuracy": MORE},
-    figure=Plot(
-        "strips", x="accuracy: accuracy on unseen prompts", y="arm: ",
-        says="Shows how often log-linear policies are right on unseen prompts after 60 steps of "
-        "reinforcement from tests on other prompts, alone or beside a loss of right and wrong answers shown "
-        "for a third kind of prompts: cloning the right ones, DPO on all pairs, GEPO's means of both "
-        "groups, these with a weight of the right ones' variance (equivalent), and that where a coin says "
-        "which are right (mixed).",
-    ),
+    figure=strips("accuracy: accuracy on unseen prompts", "Shows how often log-linear policies are right on "
+        "unseen prompts after 60 steps of reinforcement from tests on other prompts, alone or beside a loss "
+        "of right and wrong answers shown for a third kind of prompts: cloning the right ones, DPO on all "
+        "pairs, GEPO's means of both groups, these with a weight of the right ones' variance (equivalent), "
+        "and that where a coin says which are right (mixed).", y="arm: "),
     systems=("OORL / GEPO",),
 )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from functools import cache
 
 from analysis.experiments.pairs.preference_sets import regrets
-from analysis.lab import Experiment, Grid, Plot, Rows, Seeds, ask, columns, of_seeds
+from analysis.lab import Experiment, Grid, Rows, Seeds, ask, columns, of_seeds, strips
 from analysis.worlds.pilots import Arm
 from analysis.worlds.preference_learners import STEPS, demonstrations
 
@@ -41,11 +41,9 @@ EXPERIMENT = Experiment(
     compute=of_seeds(NAME, rows, WORLDS, {"pilots": PILOTS, "steps": STEPS}),
     keys=("run", "seed", "learner"), metrics=("regret", "knob", "rate", "beta", "at_end"),
     margins={"factor of regret": LESS},
-    figure=Plot(
-        "strips", x="regret", y="learner", log="x",
-        says="Shows true regret (log axis) of log-linear policies that learn from demonstrations on 16 "
-        "prompts of 6 answers, with losers drawn by the reference or by a checkpoint of up to 64 steps ago.",
-    ),
+    figure=strips("regret", "Shows true regret (log axis) of log-linear policies that learn from "
+        "demonstrations on 16 prompts of 6 answers, with losers drawn by the reference or by a checkpoint of "
+        "up to 64 steps ago.", y="learner", log="x"),
     systems={"SePPO": "without its anchor"},
 )  # fmt: skip
 

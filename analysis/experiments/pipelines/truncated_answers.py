@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from analysis.lab import Grid, Groups, Plot, TunedArms, inside
+from analysis.lab import Grid, Groups, TunedArms, inside, strips
 
 NAME = "truncated-answers"
 SEEDS, PILOTS, FRESH, LEVEL, MOST = 512, 16, 70_000, 0.8, 12_000.0
@@ -38,13 +38,11 @@ EXPERIMENT = TUNED.experiment(
     differs="policies and critics are tables; lengths are drawn, lognormal, the longest of 64 about 3.5 "
     "times the mean; a tick decodes a token in every slot, and training on a token takes .025 ticks",
     margins={"factor of time": FASTER, "factor over GAE": SOONER},
-    figure=Plot(
-        "strips", x="ticks: ticks to a chance of .8", y="arm",
-        says="Shows the time until tokens are right with a mean probability of .8, on random worlds in which "
-        "answers have free lengths; PPO learns from whole answers, where a step waits for the longest, or "
-        "from windows of all slots, with EGAE or with GAE that takes an unknown reward for 0; each has its "
-        "best rate, lambda, and number of answers or of tokens at once.",
-    ),
+    figure=strips("ticks: ticks to a chance of .8", "Shows the time until tokens are right with a mean "
+        "probability of .8, on random worlds in which answers have free lengths; PPO learns from whole "
+        "answers, where a step waits for the longest, or from windows of all slots, with EGAE or with GAE "
+        "that takes an unknown reward for 0; each has its best rate, lambda, and number of answers or of "
+        "tokens at once."),
     systems={"T-PPO (Truncated PPO)": "tables; lengths do not depend on the policy"},
 )  # fmt: skip
 for _name, _statement, _slow, _fast, _by in (

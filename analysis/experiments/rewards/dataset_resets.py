@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.experiments.rewards.reward_arms import DRPO, LITTLE, SELDOM, held
-from analysis.lab import Plot, asks
+from analysis.lab import asks, strips
 from analysis.worlds.edited_training import Arm
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
@@ -65,13 +65,10 @@ EXPERIMENT = RESETS.experiment(
     "right places and fitted to 512 comparisons; stored answers are the base's, eight a prompt, of which "
     "resets take the best by the reward model and DPO the best and the worst; others take right answers",
     margins={"accuracy": LITTLE},
-    figure=Plot(
-        "strips", x="accuracy: final accuracy", y="arm",
-        says="Shows final true accuracy of toy transformers that sort ten digits, trained on a reward model "
-        "of 512 comparisons, by PPO with a KL penalty, by PPO with a share of its prompts reset to random "
-        "states of right answers or of the base's preferred ones (stored), and by DPO on the base's answers, "
-        "each at its best setting.",
-    ),
+    figure=strips("accuracy: final accuracy", "Shows final true accuracy of toy transformers that sort ten "
+        "digits, trained on a reward model of 512 comparisons, by PPO with a KL penalty, by PPO with a share "
+        "of its prompts reset to random states of right answers or of the base's preferred ones (stored), "
+        "and by DPO on the base's answers, each at its best setting."),
     systems={"DR-PO (Dataset Reset)": "a small model; an answer of the base is rarely right"},
 )  # fmt: skip
 

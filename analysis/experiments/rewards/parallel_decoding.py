@@ -7,7 +7,7 @@ from functools import lru_cache
 import numpy as np
 
 from analysis.kernels.on_use import Tensor, torch
-from analysis.lab import Floats, Grid, Groups, Plot, Seeds, TunedArms, ask, generator, key
+from analysis.lab import Floats, Grid, Groups, Seeds, TunedArms, ask, generator, key, strips
 
 NAME = "parallel-decoding"
 SEEDS, PACK, PILOTS, LENGTH, TOKENS, HIDDEN, WINDOW = 48, 24, 8, 8, 4, 32, 2
@@ -238,13 +238,10 @@ EXPERIMENT = TunedArms(ARMS, learn, "aup", PILOTS, starts=FROM).experiment(
     source="Hu et al. (2026), LightningRL, arXiv:2603.13319, and its code",
     differs="networks that see two places to both sides fill eight; one step per batch, so no clip acts",
     margins={"factor of accuracy under parallelism": MORE},
-    figure=Plot(
-        "strips", x="aup: accuracy under parallelism", y="arm",
-        says="Shows the area under accuracy against tokens per forward pass of networks that fill several "
-        "places of an answer at once: the base, GRPO on right answers alone or on the sum of these and "
-        "tokens per forward pass, and LightningRL, which standardizes the two separately, each at its best "
-        "setting.",
-    ),
+    figure=strips("aup: accuracy under parallelism", "Shows the area under accuracy against tokens per "
+        "forward pass of networks that fill several places of an answer at once: the base, GRPO on right "
+        "answers alone or on the sum of these and tokens per forward pass, and LightningRL, which "
+        "standardizes the two separately, each at its best setting."),
     systems=("LightningRL",),
 )  # fmt: skip
 _RIVALS = ("GRPO", "GRPO, accuracy alone")

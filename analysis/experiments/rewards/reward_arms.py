@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.arena.tasks import task
-from analysis.lab import Part, Plot, asks
+from analysis.lab import Part, asks, strips
 from analysis.sweeps.base_runs import TINY
 from analysis.worlds.edited_training import Arm, Maker
 from analysis.worlds.tuned_training import Family, Way, with_recipe
@@ -231,16 +231,13 @@ EXPERIMENT = REWARDED.experiment(
     "quarter are wrong; accuracy is the task's own; SAFE has two reward models, one after the other, and no "
     "entropy bonus",
     margins={"accuracy gained": MORE, "accuracy lost": LITTLE},
-    figure=Plot(
-        "strips", x="accuracy: final accuracy", y="arm",
-        says="Shows final true accuracy of toy transformers, each arm at its best setting; on sums by an "
-        "erring reward model: PPO with constraints and a fixed KL (PPO-max), P3O and online DPO on pairs; "
-        "long: PPO-max and PPO without constraints (bare) over 1,000 steps on a worse reward model; longer: "
-        "P3O and online DPO over 600 steps; mended: PPO with a fixed KL, SAFE's threshold or a frozen one, "
-        "where the reward model is refitted halfway; seldom: such arms that sort ten digits from a base "
-        "right once in a hundred; on true rewards: PPO on whole responses or on halves, whose unknown end "
-        "EGAE allows for and GAE takes for 0.",
-    ),
+    figure=strips("accuracy: final accuracy", "Shows final true accuracy of toy transformers, each arm at "
+        "its best setting; on sums by an erring reward model: PPO with constraints and a fixed KL (PPO-max), "
+        "P3O and online DPO on pairs; long: PPO-max and PPO without constraints (bare) over 1,000 steps on a "
+        "worse reward model; longer: P3O and online DPO over 600 steps; mended: PPO with a fixed KL, SAFE's "
+        "threshold or a frozen one, where the reward model is refitted halfway; seldom: such arms that sort "
+        "ten digits from a base right once in a hundred; on true rewards: PPO on whole responses or on "
+        "halves, whose unknown end EGAE allows for and GAE takes for 0."),
     systems={
         "Secrets of RLHF I (PPO-max)": Part(
             "all constraints at once; over the long run as many runs hold without them, at a third of the "

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pandas as pd
 
 from analysis.experiments.rewards.role_training import ROLES, SAME, SEEDS, SOURCE
-from analysis.lab import Experiment, Frame, Plot, Seeds, ask, of_seeds
+from analysis.lab import Experiment, Frame, Seeds, ask, of_seeds, strips
 from analysis.worlds.edited_training import Arm, sweep
 
 LATER, HOT, CLIFF, OFTEN = 400_000, (3e-3, 4.2e-3, 5.6e-3, 7.5e-3), 0.1, 0.05
@@ -38,11 +38,9 @@ FALLS = Experiment(
     differs="transformers of 4,000 weights, running sums of five digits, GRPO on data 8 steps old, means "
     "over rates of .003 to .0075",
     margins={"accuracy of a fall": SAME, "least share of runs with a cliff": OFTEN},
-    figure=Plot(
-        "strips", x="fall: fall from the best accuracy", y="arm",
-        says="Shows how far GRPO on data 8 steps old ends below its best accuracy, means over rates of .003 "
-        "to .0075, where solver and checker are one transformer (shared), or each has its own (separate).",
-    ),
+    figure=strips("fall: fall from the best accuracy", "Shows how far GRPO on data 8 steps old ends below "
+        "its best accuracy, means over rates of .003 to .0075, where solver and checker are one transformer "
+        "(shared), or each has its own (separate)."),
     systems={"Multi-agent RL for LLM workflows": "falls at lag 8, where runs have them"},
 )  # fmt: skip
 

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from analysis.lab import Plot, ask
+from analysis.lab import ask, strips
 from analysis.sweeps.base_runs import TINY
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
@@ -35,12 +35,10 @@ EXPERIMENT = ROLES.experiment(
     differs="transformers of 4,000 weights, running sums of five digits, GRPO on-policy, each arm at its "
     "best rate; one agent a role, where those of the source vote",
     margins={"accuracy of a peak, and of a fall from it": SAME},
-    figure=Plot(
-        "strips", x="best: best accuracy", y="arm",
-        says="Shows the best accuracy along on-policy GRPO, each arm at its best rate, where a solver writes "
-        "running sums of five digits and a checker after it the total, which alone is rewarded; both are "
-        "one transformer of 4,000 weights (shared), or each has its own (separate).",
-    ),
+    figure=strips("best: best accuracy", "Shows the best accuracy along on-policy GRPO, each arm at its best "
+        "rate, where a solver writes running sums of five digits and a checker after it the total, which "
+        "alone is rewarded; both are one transformer of 4,000 weights (shared), or each has its own "
+        "(separate)."),
     systems={"Multi-agent RL for LLM workflows": "one solver and one checker; no agents that vote"},
 )  # fmt: skip
 ask(EXPERIMENT, "separate-roles-peak-higher", "At its best rate for it, separate weights reach a best "

@@ -7,7 +7,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from analysis.lab import Plot, asks
+from analysis.lab import asks, strips
 from analysis.sweeps.base_runs import SMALL
 from analysis.worlds.edited_training import Arm
 from analysis.worlds.tuned_training import Family, Way, with_recipe
@@ -63,12 +63,9 @@ EXPERIMENT = TARGETS.experiment(
     differs="toy transformers; sums, copies and sorts of six digits, right once in thirty answers; the "
     "entropy that is compared with its aim is the batch's, in the source the last batch's",
     margins={"accuracy gained": MORE},
-    figure=Plot(
-        "strips", x="accuracy: final accuracy", y="arm",
-        says="Shows final accuracy of toy transformers that add, copy or sort six digits, after 1,000 steps "
-        "by GRPO, with an entropy bonus, and by DCPO, which pulls right answers towards a hotter or colder "
-        "policy, each arm at its best setting.",
-    ),
+    figure=strips("accuracy: final accuracy", "Shows final accuracy of toy transformers that add, copy or "
+        "sort six digits, after 1,000 steps by GRPO, with an entropy bonus, and by DCPO, which pulls right "
+        "answers towards a hotter or colder policy, each arm at its best setting."),
     systems={"DCPO (distribution-centric)": "a small model; a tuned bonus gains nothing there"},
 )  # fmt: skip
 

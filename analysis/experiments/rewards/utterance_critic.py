@@ -4,7 +4,7 @@ from functools import cache, partial
 
 import numpy as np
 
-from analysis.lab import Experiment, Floats, Plot, Rows, Seeds, Settings, asks, columns, of_seeds
+from analysis.lab import Experiment, Floats, Rows, Seeds, Settings, asks, columns, of_seeds, strips
 from analysis.worlds.pilots import Arm
 
 NAME = "utterance-critic"
@@ -82,13 +82,10 @@ EXPERIMENT = Experiment(
     compute=of_seeds(NAME, rows, WORLDS, {"wanted": WANTED, "most": MOST, "tuned_on": TUNED_ON}),
     keys=("run", "seed", "arm"), metrics=("talks", "rate", "critic", "updates", "at_end"),
     margins={"factor of samples": FEWER},
-    figure=Plot(
-        "strips", x="talks", y="arm", x_label="talks to a success of 0.65", log="x",
-        says="Shows talks until a success of 0.65 in random games on tables, 8 turns of two tokens with a "
-        "reward only at the end; REINFORCE has the reward alone, PPO a critic of tokens, ArCHer a critic of "
-        "whole utterances that learns from replayed talks, or only from the newest (no replay), each at its "
-        "best setting.",
-    ),
+    figure=strips("talks", "Shows talks until a success of 0.65 in random games on tables, 8 turns of two "
+        "tokens with a reward only at the end; REINFORCE has the reward alone, PPO a critic of tokens, "
+        "ArCHer a critic of whole utterances that learns from replayed talks, or only from the newest (no "
+        "replay), each at its best setting.", x_label="talks to a success of 0.65", log="x"),
     systems={"ArCHer": "tables; rates in steps of four, critics in steps of three"},
 )  # fmt: skip
 

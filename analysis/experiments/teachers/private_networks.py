@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from analysis.kernels.on_use import Tensor, torch
-from analysis.lab import Grid, Groups, Plot, Seeds, TunedArms, asks, generator
+from analysis.lab import Grid, Groups, Seeds, TunedArms, asks, generator, strips
 from testbed.config.run import Run
 
 NAME = "private-networks"
@@ -151,13 +151,11 @@ EXPERIMENT = TunedArms(ARMS, private, "-log_perplexity", PILOTS, starts=STARTS).
     "steps of SGD; Renyi accountant on Poisson samples; the source's divergence is unknown to us, here it "
     "is the forward one of whole distributions",
     margins={"log-perplexity per token": LOWER},
-    figure=Plot(
-        "strips", x="log_perplexity", y="arm", x_label="log-perplexity of held-out data per token",
-        says="Shows held-out log-perplexity of a student of 1,136 weights on sums of 16 digits, trained "
-        "with clipped and noisy gradients at epsilon 2, each at its best rate; it learns the tokens of the "
-        "private data (data), or a larger teacher's whole distribution on tokens that the teacher (teacher) "
-        "or the student itself (own) writes after their prompts.",
-    ),
+    figure=strips("log_perplexity", "Shows held-out log-perplexity of a student of 1,136 weights on sums of "
+        "16 digits, trained with clipped and noisy gradients at epsilon 2, each at its best rate; it learns "
+        "the tokens of the private data (data), or a larger teacher's whole distribution on tokens that the "
+        "teacher (teacher) or the student itself (own) writes after their prompts.",
+        x_label="log-perplexity of held-out data per token"),
     systems={"DP-OPD": "16 tokens of a synthetic task"},
 )  # fmt: skip
 

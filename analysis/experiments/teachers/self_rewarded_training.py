@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 
 from analysis.kernels.on_use import torch
-from analysis.lab import Frame, Part, Plot, asks, generator
+from analysis.lab import Frame, Part, asks, generator, strips
 from analysis.sweeps.base_runs import TINY
 from analysis.worlds.edited_training import Arm, Maker
 from analysis.worlds.tuned_training import Family, Way
@@ -126,14 +126,12 @@ EXPERIMENT = SELF.experiment(
     differs="transformers of 4,000 weights on six running sums; GRPO's advantage of a whole response's "
     "reward in place of the critic; prompts beyond the demonstrations have digits that these lack",
     margins={"accuracy": MORE},
-    figure=Plot(
-        "strips", x="accuracy: final accuracy", y="arm",
-        says="Shows final accuracy at unseen prompts of transformers of 4,000 weights on six running sums, "
-        "after supervised training on 32 demonstrations of any prompts (few) or only of prompts with small "
-        "digits (easy) and 100 steps of GRPO at fresh prompts; the reward is the log-ratio of the trained "
-        "model to its base, minus a tuned multiple of the KL to it; or its log-likelihood without the base; "
-        "or the log-ratio of responses to other prompts, with multiple and rate tuned alike.",
-    ),
+    figure=strips("accuracy: final accuracy", "Shows final accuracy at unseen prompts of transformers of "
+        "4,000 weights on six running sums, after supervised training on 32 demonstrations of any prompts "
+        "(few) or only of prompts with small digits (easy) and 100 steps of GRPO at fresh prompts; the "
+        "reward is the log-ratio of the trained model to its base, minus a tuned multiple of the KL to it; "
+        "or its log-likelihood without the base; or the log-ratio of responses to other prompts, with "
+        "multiple and rate tuned alike."),
     systems={"Self-Rewarding PPO": Part(claims=("self-rewarding-*", "self-rewards-*"))},
 )  # fmt: skip
 

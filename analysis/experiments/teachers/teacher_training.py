@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from analysis.kernels.on_use import torch
-from analysis.lab import Experiment, Frame, Plot, ask, inside, of_seeds
+from analysis.lab import Experiment, Frame, ask, inside, of_seeds, strips
 from analysis.sweeps.base_runs import TINY
 from analysis.worlds.edited_training import Arm, Maker
 from analysis.worlds.tuned_training import PILOTS, Family, Way
@@ -123,13 +123,11 @@ EXPERIMENT = Experiment(
     keys=("run", "arm", "seed"), metrics=("rate", "knob", "at end", "arrives", *METRICS),
     budget="1,600 responses",
     margins={"accuracy to be reached": LEVEL, "factor of tokens": FEWER},
-    figure=Plot(
-        "strips", x=f"{REACHED}: responses to an accuracy of {LEVEL:g}", y="arm",
-        says="Shows the responses, of six tokens each, after which transformers of 4,000 weights are right "
-        "on half of the held-out sums: by GRPO in groups of 8, or by distillation of one response per "
-        "prompt from the initial model that sees the solution (OPSD) or does not; rates and prompts per "
-        "step are each arm's best on pilot seeds; 1,600 stands for runs that never get there.",
-    ),
+    figure=strips(f"{REACHED}: responses to an accuracy of {LEVEL:g}", "Shows the responses, of six tokens "
+        "each, after which transformers of 4,000 weights are right on half of the held-out sums: by GRPO in "
+        "groups of 8, or by distillation of one response per prompt from the initial model that sees the "
+        "solution (OPSD) or does not; rates and prompts per step are each arm's best on pilot seeds; 1,600 "
+        "stands for runs that never get there."),
     systems={"OPSD (Self-Distilled Reasoner)": "responses of equal length, so shorter ones cannot save "
              "tokens"},
 )  # fmt: skip

@@ -4,7 +4,7 @@ from functools import cache
 
 import numpy as np
 
-from analysis.lab import PILOT, Experiment, Floats, Groups, Plot, Rows, Seeds, ask, columns, of_seeds
+from analysis.lab import PILOT, Experiment, Floats, Groups, Rows, Seeds, ask, columns, of_seeds, strips
 from testbed.rng import generator
 
 NAME = "extreme-region"
@@ -141,14 +141,13 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "arm"),
     metrics=("steps", "knob", "at end", "reward", "log kl", "base"),
     margins={"reward that counts as equal": SAME, "factor of KL": FAR},
-    figure=Plot(
-        "strips",
-        x="log kl: log of the KL to the base, nats",
-        y="arm",
-        says="Shows how far a policy moves from its base (log of the KL, on new contexts) in contextual "
-        "bandits, each arm at its least KL with a pilot reward within 0.01 of the best; stopped makes a few "
-        "updates on one batch; penalized has a KL to the base in its loss; distilled makes many updates and "
-        "then goes from the base toward their end (teacher) as far as a KL allows.",
+    figure=strips(
+        "log kl: log of the KL to the base, nats",
+        "Shows how far a policy moves from its base "
+        "(log of the KL, on new contexts) in contextual bandits, each arm at its least KL with a pilot "
+        "reward within 0.01 of the best; stopped makes a few updates on one batch; penalized has a KL to the "
+        "base in its loss; distilled makes many updates and then goes from the base toward their end "
+        "(teacher) as far as a KL allows.",
     ),
     systems={
         "ERPD (Extreme Region Policy Distillation)": "far smaller is this project's factor of 2; "
