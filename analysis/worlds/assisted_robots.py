@@ -16,8 +16,7 @@ from testbed.rng import generator
 STAGES, ACTIONS, HORIZON, DISCOUNT, SLIP = 16, 8, 80, 0.97, 0.2
 DEMOS, TRIES, ROUNDS, SKILL, HELP, STORE = 2, 2, 8, 0.5, 0.3, 4096
 """Demonstrations, tries per round, rounds; probability that the demonstrator takes the right action instead
-of a random one, and that a person corrects an action that leads back.
-"""
+of a random one, and that a person corrects an action that leads back."""
 SWEEPS, PRIOR = 20, 0.2
 
 

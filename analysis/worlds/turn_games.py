@@ -18,8 +18,7 @@ STATES, UTTERANCES = 2 * ALIVE, TOKENS**2
 BATCH, CLIP, LAMBDA, POLYAK, MINIBATCH, STORE = 16, 0.2, 0.95, 0.3, 64, 65_536
 REINFORCE, PPO, REPLAYED, ON_POLICY, CONVERGED = range(5)
 """Learners: the reward alone; a critic of tokens; a critic of utterances with a replay of talks, and without;
-one that is fitted to all stored talks until convergence.
-"""
+one that is fitted to all stored talks until convergence."""
 
 
 def game(seed: int) -> Ints:

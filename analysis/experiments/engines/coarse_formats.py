@@ -1,10 +1,6 @@
-"""Rollouts in a format coarse enough to cost accuracy, for trainers in full precision or in that format.
-
-`python -m analysis.experiments.engines.coarse_formats` tunes rates, arm by arm.
-"""
+"""Rollouts in a format coarse enough to cost accuracy, for trainers in full precision or in that format."""
 
 from dataclasses import replace
-from pathlib import Path
 
 from analysis.arena.tasks import task
 from analysis.lab import Part, ask, strips
@@ -27,7 +23,6 @@ FORMATS = Family(
         name: Way(with_recipe(run, "rec_oneside", "", *UNCORRECTED), rates=RATES, pilots=16)
         for name, run in (("full", FULL), ("coarse rollouts", ROLLOUTS), ("coarse on both sides", BOTH))
     },
-    Path(__file__).with_suffix(".csv"),
 )
 
 EXPERIMENT = FORMATS.experiment(
@@ -64,6 +59,3 @@ ask(
     "With two mantissa bits on both sides training ends less than 0.05 below full precision on both.",
     "coarse on both sides", "full", -LOSS,
 )  # fmt: skip
-
-if __name__ == "__main__":
-    FORMATS.choose()

@@ -1,13 +1,11 @@
 """Engines that differ from the trainer's model: the cost of FP8 and of noise, and corrections.
 
 Models of four layers guess numbers in two turns from batches four steps old, with noisy weights in the
-engine; for FP8 they write running sums of sixteen digits. `python -m
-analysis.experiments.engines.engine_arms` tunes rates and knobs, arm by arm.
+engine; for FP8 they write running sums of sixteen digits.
 """
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 from analysis.arena.tasks import task
@@ -50,7 +48,7 @@ WAYS: Mapping[str, Way] = {
     "noisy alp": Way(_perturbed("all"), SIZES),
     "noisy alp, logits": Way(_perturbed("logits"), SIZES),
 }
-ENGINES = Family(WAYS, Path(__file__).with_suffix(".csv"))
+ENGINES = Family(WAYS)
 
 
 SEEDS, FEWER, MORE, LITTLE = 48, 32, 0.02, 0.05
@@ -99,7 +97,3 @@ for _name, _statement, _first, _second, _by, _source in (
      "noisy alp", "noisy alp, logits", MORE, ALP),
 ):  # fmt: skip
     ask(EXPERIMENT, _name, _statement, _first, _second, _by, source=_source)
-
-
-if __name__ == "__main__":
-    ENGINES.choose()

@@ -23,8 +23,7 @@ a letter, wool, a bridge, salt, an owl, silence, a garden, ice, a clock, the sea
 music, a window, fire, a train, honey, a forest, glass, a king, snow, a coat, paper"""
 ENGINES = ("bfloat16", "int8", "fp8-block", "Q8_0", "Q4_0")
 """bfloat16 rounds weights and arithmetic; the others round the layers' matrices and compute in float32. int8
-and fp8-block are engines of this project, Q8_0 and Q4_0 formats of llama.cpp, in blocks of 32 weights.
-"""
+and fp8-block are engines of this project, Q8_0 and Q4_0 formats of llama.cpp, in blocks of 32 weights."""
 SMALL, LARGE, HALF = 1e-3, 1e-2, 0.5
 """Margins: nats per token, and share of the batch. Set before anything was measured."""
 

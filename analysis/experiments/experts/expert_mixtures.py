@@ -1,10 +1,6 @@
-"""CHORD's mixture beside an expert on sums that GRPO alone often fails to learn, every arm tuned.
-
-`python -m analysis.experiments.experts.expert_mixtures` tunes rates and weights, arm by arm.
-"""
+"""CHORD's mixture beside an expert on sums that GRPO alone often fails to learn, every arm tuned."""
 
 from dataclasses import replace
-from pathlib import Path
 
 from analysis.experiments.experts.expert_help import CHORD, MORE, STEPS, TAUGHT, WAYS
 from analysis.lab import Part, asks, strips
@@ -25,7 +21,6 @@ MIXTURES = Family(
             with_recipe(TAUGHT, "chord", "peak+valley", ("phi", "on")), WEIGHTS, pilots=TRIED
         ),
     },
-    Path(__file__).with_suffix(".csv"),
 )  # fmt: skip
 
 EXPERIMENT = MIXTURES.experiment(
@@ -53,6 +48,3 @@ asks(EXPERIMENT,
     ("mixed-in-chord-phi-ends-above-fixed", f"{_FROM} a mixture of one weight.", "chord-phi", "fixed"),
     by=MORE,
 )  # fmt: skip
-
-if __name__ == "__main__":
-    MIXTURES.choose()

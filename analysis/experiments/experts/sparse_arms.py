@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -148,7 +147,7 @@ WAYS: Mapping[str, Way] = {
     **{name: Way(with_recipe(OLD, "ppo", "eps", ("loss", loss)), CLIPS)
        for name, loss in (("token ppo", "ppo_clip"), ("turn ppo", "turn_ppo"), ("st-ppo", "st_ppo"))},
 }  # fmt: skip
-SPARSE = Family(WAYS, Path(__file__).with_suffix(".csv"), by="accuracy")
+SPARSE = Family(WAYS, by="accuracy")
 
 
 SEEDS, FEWER, PAIR, LEAST, MORE, MUCH = 240, 48, 20, 12, 0.02, 0.1

@@ -23,6 +23,7 @@ from analysis.lab import (
     tuned,
 )
 from testbed.advantages import advantage
+from testbed.offline.improvement import softmax
 from testbed.rng import keys
 
 if TYPE_CHECKING:
@@ -32,10 +33,11 @@ if TYPE_CHECKING:
 PROMPTS, ANSWERS, GROUP = 12, 16, 8
 SHOWN, SKILL, CLONING = 3, 0.3, 0.5
 """Demonstrations per prompt, probability that one is right, and learning rate of cloning."""
-Words = Keys
+COARSE, FINE = np.eye(ANSWERS)[0], 1.0 - np.arange(ANSWERS) / ANSWERS
+"""Rewards of answers: 1 for the right one alone, or more for answers nearer to it."""
 
 
-def demonstrations(key_R: Words) -> Floats:
+def demonstrations(key_R: Keys) -> Floats:
     """Share of each answer among the demonstrations of a prompt, [R, S, A]; answer 0 is right."""
     from envs.kernels import uniforms
 
@@ -53,38 +55,15 @@ def cloned(shown_RSA: Floats, steps: int) -> Floats:
     return logits_RSA
 
 
-def softmax(logits_RSA: Floats) -> Floats:
-    """Return action probabilities, [R, S, A]."""
-    mass_RSA = np.exp(logits_RSA - logits_RSA.max(-1, keepdims=True))
-    return np.asarray(mass_RSA / mass_RSA.sum(-1, keepdims=True))
-
-
 def accuracy(logits_RSA: Floats) -> Floats:
     """Exact probability of the right answer, mean over prompts, [R]."""
     return np.asarray(softmax(logits_RSA)[..., 0].mean(-1))
 
 
-def coarse() -> Floats:
-    """1 for the right answer, else 0."""
-    return np.eye(ANSWERS)[0]
-
-
-def fine() -> Floats:
-    """1 - a / A: answers nearer to the right one earn more."""
-    return 1.0 - np.arange(ANSWERS) / ANSWERS
-
-
 def course(
-    start_RSA: Floats,
-    key_R: Words,
-    recipe: str,
-    *,
-    steps: int,
-    rate: float,
-    age: int = 0,
-    reward_A: Floats | None = None,
-    noise: float = 0.0,
-) -> list[Floats]:
+    start_RSA: Floats, key_R: Keys, recipe: str, *, steps: int, rate: float, age: int = 0,
+    reward_A: Floats = COARSE, noise: float = 0.0,
+) -> list[Floats]:  # fmt: skip
     """Logits before and after each of `steps` updates on groups drawn by the policy of `age` updates ago.
 
     In the first `age` updates the starting policy draws the groups, so an age of `steps` or more is offline.
@@ -93,7 +72,6 @@ def course(
     """
     from envs.kernels import uniforms
 
-    reward_A = coarse() if reward_A is None else reward_A
     past, logits_RSA = [start_RSA], start_RSA
     update = _update(recipe)
     for step in range(steps):
@@ -155,7 +133,7 @@ Without it one right answer is enough to learn."""
 CLONED, OPEN = (0, 10, 100, 1000), ((10, "GRPO"), (10, "DPO"))
 ARMS: dict[str, dict[str, Any]] = {
     "GRPO": {"recipe": "grpo"},
-    "GRPO, fine rewards": {"recipe": "grpo", "reward_A": fine()},
+    "GRPO, fine rewards": {"recipe": "grpo", "reward_A": FINE},
     "DPO": {"recipe": "dpo", "age": STEPS},
 }
 RATES: Grid = {"rate": (0.1, 0.3, 0.6, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)}
@@ -177,7 +155,7 @@ def rate_of(arm: str, cloning: int) -> tuple[float, bool]:
     return found["rate"], end
 
 
-def make(key_R: Words) -> Rows:
+def make(key_R: Keys) -> Rows:
     """Return exact accuracies after training from each length of cloning, each arm at its best rate there.
 
     The gain in the last fifth of the updates shows whether a gap is still closing. DPO's pairs come from the

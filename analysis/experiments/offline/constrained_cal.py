@@ -28,8 +28,7 @@ GRIDS: dict[str, Grid] = {
 }
 """Grids of the multiplier's rate, of the standard deviations added to the estimated cost, and of the weight
 of the augmented Lagrangian. Each arm gets the setting with the highest return minus share of violations on
-pilot worlds.
-"""
+pilot worlds."""
 BIAS, MORE = 0.02, 0.05
 """Margins: share of the budget; return less violations. Set before the table was made."""
 ABOUT = {"iterations": ITERATIONS, "episodes": EPISODES, "violation": "cost above 1.02 budgets"}

@@ -29,8 +29,7 @@ GRIDS: dict[str, Grid] = {
     "better and generated": {"weight": WEIGHTS},
 }  # fmt: skip
 """Arms and their tuned knob: TD3+BC's penalty on (a - E[a|x])^2, a floor on the estimated density of actions,
-PRDC's distance in (beta x, a), A2PR without and with generated actions.
-"""
+PRDC's distance in (beta x, a), A2PR without and with generated actions."""
 BOUNDS = (-1.0, 3.0)
 """Range of the critic: its targets are clipped to bounds on rewards; the best actions pay about 1."""
 MARGIN, LESS = 0.02, 0.1

@@ -78,8 +78,7 @@ SIZES, LOGGERS, ARMS = (300, 3000, 10000), {"peaked": 0.15, "mild": 0.4}, {"peak
 """Logged rounds; temperatures of the logging policies, which depend little on rewards; number of actions."""
 SAME, FLAT = 0.005, 2e-4
 """Regret that counts as equal; rewards are in [0, 1]. Set before the table was made. Gain from the
-second-last to the last setting of a grid that is too small to matter.
-"""
+second-last to the last setting of a grid that is too small to matter."""
 FIRST = 900_000_000
 """Seed of the first pilot bandit."""
 WORLDS, PILOTS = 20, 256

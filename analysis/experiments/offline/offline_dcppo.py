@@ -23,8 +23,7 @@ ARMS: dict[str, Grid] = {
 """Plans on estimated model and rewards: all actions, logged ones, or scale / sqrt(visits) taken off."""
 DULLER, MORE = 0.3, 0.05
 """Factor on rewards, which makes choices noisy; margin of the score, 1 being the optimum's lead over the
-uniform policy. Set on pilot worlds, before the table was made.
-"""
+uniform policy. Set on pilot worlds, before the table was made."""
 
 
 def choosers(seeds: Seeds) -> Worlds:

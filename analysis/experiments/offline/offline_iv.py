@@ -162,8 +162,7 @@ NAME = "offline-iv"
 SEEDS, LOGS, STATES, DISCOUNT, STEPS = 48, 80, 3, 0.7, 5
 EPISODES, STRENGTHS = (200, 1600), (0.5, 0.3)
 """Logged episodes of 5 steps; change in an action's probability by the instrument; the hidden cause changes
-it by 0.5.
-"""
+it by 0.5."""
 VISITED = 0.2
 """Smallest share of the logged steps in a state; a world with less is drawn again."""
 MARGIN, COVER = 0.5, 0.02

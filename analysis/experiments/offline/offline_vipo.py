@@ -21,8 +21,7 @@ ARMS: dict[str, Grid] = {
     "table": {},
 }
 """Ranks of the model, too small for 16 states, so that it errs however long the log is; and the table of
-counts. A weight of 0 leaves the likelihood alone, so tuning can switch the term off.
-"""
+counts. A weight of 0 leaves the likelihood alone, so tuning can switch the term off."""
 
 
 def learned(seeds: Seeds, _arm: str, steps: int, aim: str, rank: float = 0, weight: float = 0.0) -> Groups:

@@ -10,8 +10,7 @@ NAME = "payment-generations"
 SEEDS, PILOTS, GENERATIONS, SETTLED = 48, 12, 24, 8
 ROUNDS, ROUTES, TRAITS, HIDDEN, DELAY, FRESH = 1000, 6, 6, 8, 1, 2000
 """Payments per generation, routes, known features of a payment, features that the oracle lacks, delay of
-feedback in generations, payments on which a generation is scored.
-"""
+feedback in generations, payments on which a generation is scored."""
 LEAD, SWING = 0.005, 0.1
 """Margins of success, and of the correlation of a generation with its learner. Set before the table."""
 PENALTY = (3.0, 30.0, 100.0, 300.0, 1000.0)
@@ -24,8 +23,7 @@ ARMS: dict[str, Grid] = {
     "uneven, no loop": {"explore": UNEVEN, "penalty": PENALTY},
 }
 """explore: share of uniform exploration, or sharpness of inverse gap weighting (uneven). penalty: ridge of
-the oracle, which learns from uniform rounds alone, from all rounds, or from as many separate uniform ones.
-"""
+the oracle, which learns from uniform rounds alone, from all rounds, or from as many separate uniform ones."""
 
 
 @cache

@@ -25,8 +25,7 @@ ARMS: dict[str, Grid] = {
     "reward model": {"ridge": (1.0, 10.0, 100.0, 1e3, 1e4), "pessimism": (0.0, 0.3, 1.0, 3.0, 10.0, 100.0)},
 }
 """Adam's rate and the weight of the preferences; the ridge of the reward model, and the pessimism that the
-plan takes off a pair with n visits, pessimism / sqrt(n).
-"""
+plan takes off a pair with n visits, pessimism / sqrt(n)."""
 
 
 @cache

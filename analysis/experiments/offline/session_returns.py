@@ -25,8 +25,7 @@ ARMS: dict[str, Grid] = {
     "two tasks": {"temperature": (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)},
 }
 """Clone the steps of each state whose returns to come are in the top 1/parts, with two returns the length in
-the top 1/long; or predict both and choose.
-"""
+the top 1/long; or predict both and choose."""
 
 
 @cache

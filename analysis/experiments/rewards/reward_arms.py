@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from analysis.arena.tasks import task
@@ -203,7 +202,7 @@ WAYS: Mapping[str, Way] = {
         for name in ("egae", "gae")
     },
 }
-REWARDED = Family(WAYS, Path(__file__).with_suffix(".csv"))
+REWARDED = Family(WAYS)
 
 
 SEEDS, SOME, MORE, LITTLE = 256, 160, 0.02, 0.05

@@ -14,8 +14,7 @@ WANTED, MOST = 0.65, 4_000
 """Exact success that counts as learned (.85 is the best), and the talks after which a learner stops."""
 FEWER = 1.25
 """Ratio of samples that counts as fewer. Set before the table was made. The source's factor of 100 cannot be
-reached: REINFORCE needs 560 talks, and a batch has 16.
-"""
+reached: REINFORCE needs 560 talks, and a batch has 16."""
 FOURS = (8192.0, 32768.0, 131072.0, 524288.0, 2097152.0)
 CRITICS, ENDLESS = (0.03, 0.1, 0.3), np.inf
 UPDATES, NEWEST = (200.0, 800.0, ENDLESS), (100.0, 400.0, 1600.0)

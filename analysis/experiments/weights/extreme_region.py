@@ -5,6 +5,7 @@ from functools import cache
 import numpy as np
 
 from analysis.lab import PILOT, Experiment, Floats, Groups, Rows, Seeds, ask, columns, of_seeds, strips
+from testbed.offline.improvement import softmax
 from testbed.rng import generator
 
 NAME = "extreme-region"
@@ -26,12 +27,6 @@ GRIDS: dict[str, list[dict[str, float]]] = {
 """Arms: updates stopped early; updates with a KL to the base in the loss; and many updates, then the nearest
 policy to their end within a KL of the base. Many are at least 64: fewer are a rival's, and that end of the
 grid is none."""
-
-
-def softmax(logit: Floats) -> Floats:
-    """Return probabilities over the last axis."""
-    e = np.exp(logit - logit.max(-1, keepdims=True))
-    return np.asarray(e / e.sum(-1, keepdims=True))
 
 
 def drawn(seed: int) -> tuple[Floats, Floats, Floats, Floats, Floats]:
