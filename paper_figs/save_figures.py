@@ -1,14 +1,9 @@
-"""Draw figures from tables and save them as PDF and PNG, byte for byte the same every time.
+"""Draw figures from tables and save them as PDF and PNG, byte for byte the same every time."""
 
-python -m paper_figs.save_figures [NAME …] [--data FOLDER] [--out FOLDER]
-"""
-
-import argparse
 import hashlib
 import io
 import json
 import os
-import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -152,31 +147,3 @@ def write_file(path: Path, body: bytes) -> None:
         raise UserError(
             f"{path} cannot be written: {error.strerror}. Give another folder, or free some space."
         ) from error
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """Run this module's command line; return exit code 0, or 2 after a one-line error."""
-    parser = argparse.ArgumentParser(
-        prog="python -m paper_figs.save_figures", description=__doc__.splitlines()[0]
-    )
-    parser.add_argument(
-        "names", nargs="*", metavar="NAME", help=f"figures; all by default: {', '.join(FIGURES)}"
-    )
-    parser.add_argument(
-        "--data", type=Path, help="results folder or folder of CSV tables (default: committed)"
-    )
-    parser.add_argument("--out", type=Path, default=OUT, help="folder for PDF, PNG and manifest.json")
-    given = parser.parse_args(arguments)
-    try:
-        for each in figures(
-            given.names, given.data, given.out, progress=lambda line: print(line, file=sys.stderr)
-        ):
-            print(each.pdf, each.png, sep="\n")
-    except UserError as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from analysis.lab import Experiment, Grid, Groups, Plot, Seeds, TunedArms, asks, keys
+from analysis.lab import Experiment, Grid, Plot, TunedArms, asks, by_world, keys
 from envs import infinite_horizon
 from envs.mdps import garnet
 from testbed.offline.tabular_offline import greedy
@@ -15,28 +15,26 @@ LESS = 2.0
 """Over-estimation that counts, in units of reward; rewards of pairs have standard deviation 1."""
 
 
-def learn(seeds: Seeds, arm: str, updates: float, rate: float) -> Groups:
-    """Return max Q less the true value of the greedy policy, cut at 100, and that value, [R].
+@by_world("over-estimation", "value")
+def learn(seed: int, arm: str, updates: float, rate: float) -> tuple[float, float]:
+    """Return max Q less the true value of the greedy policy, cut at 100, and that value.
 
-    Each seed is a random world with 32 random features for 64 pairs, so updates change the Q of untried
-    actions.
+    A seed is a random world with 32 random features for 64 pairs, so updates change the Q of untried actions.
     """
     from testbed.offline.replay_control import replay_q
 
-    found = []
-    for key in keys(seeds, f"{NAME}/tuned"):
-        rng = np.random.default_rng(key)
-        world = garnet(discount=0.95, seed=int(rng.integers(2**31)), horizon=20, noise_std=1.0)
-        feature_SAF = rng.normal(size=(16, 4, FEATURES)) / np.sqrt(FEATURES)
-        q_1KSA, _ = replay_q(
-            world, np.array([key]), steps=STEPS, every=STEPS, feature_SAF=feature_SAF, epsilon=0.1,
-            step_size=rate, model_share=SHARES[arm], updates=updates,
-        )  # fmt: skip
-        q_1SA = np.nan_to_num(q_1KSA[:, -1], nan=1e9)
-        pi_1SA = greedy(q_1SA)
-        over_1S = q_1SA.max(-1) - infinite_horizon.state_value(world, pi_1SA)
-        found.append((np.clip(over_1S.mean(), -CUT, CUT), infinite_horizon.value(world, pi_1SA)[0]))
-    return dict(zip(("over-estimation", "value"), np.array(found).T, strict=True))
+    key_1 = keys((seed,), f"{NAME}/tuned")
+    rng = np.random.default_rng(key_1[0])
+    world = garnet(discount=0.95, seed=int(rng.integers(2**31)), horizon=20, noise_std=1.0)
+    feature_SAF = rng.normal(size=(16, 4, FEATURES)) / np.sqrt(FEATURES)
+    q_1KSA, _ = replay_q(
+        world, key_1, steps=STEPS, every=STEPS, feature_SAF=feature_SAF, epsilon=0.1, step_size=rate,
+        model_share=SHARES[arm], updates=updates,
+    )  # fmt: skip
+    q_1SA = np.nan_to_num(q_1KSA[:, -1], nan=1e9)
+    pi_1SA = greedy(q_1SA)
+    over_1S = q_1SA.max(-1) - infinite_horizon.state_value(world, pi_1SA)
+    return np.clip(over_1S.mean(), -CUT, CUT), infinite_horizon.value(world, pi_1SA)[0]
 
 
 TUNED = TunedArms(dict.fromkeys(SHARES, RATES), learn, "value", PILOTS, {"updates": (1.0, 8.0, 32.0)})

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.lab import Floats, Grid, Groups, Plot, Seeds, TunedArms, ask, keys
+from analysis.lab import Floats, Grid, Plot, TunedArms, ask, by_world, keys
 from envs import infinite_horizon
 from envs.finite_mdp import FiniteMDP
 from envs.logged_data import collect, skilled
@@ -27,11 +27,12 @@ LESS = 0.02
 
 
 @cache
-def begun(key: int, quality: float) -> tuple[FiniteMDP, dict[str, Any], Floats, Floats]:
+def begun(seed: int, quality: float) -> tuple[FiniteMDP, dict[str, Any], Floats, Floats]:
     """Return a world, its features and log, Q after offline learning, and the best policy."""
     from testbed.offline.replay_control import replay_q
 
-    rng, one = np.random.default_rng(key), np.array([key], np.uint64)
+    one = keys((seed,), f"{NAME}/finer")
+    rng = np.random.default_rng(one[0])
     world = garnet(discount=0.9, seed=int(rng.integers(2**31)), horizon=20)
     feature_SAF = rng.normal(size=(16, 4, FEATURES)) / np.sqrt(FEATURES)
     best_1SA = greedy(optimal_q(world))
@@ -41,41 +42,30 @@ def begun(key: int, quality: float) -> tuple[FiniteMDP, dict[str, Any], Floats, 
     return world, common, replay_q(world, one, **how, **common)[0], best_1SA
 
 
-def learn(
-    seeds: Seeds,
-    arm: str,  # noqa: ARG001 - its power says which
-    quality: float,
-    rate: float,
-    power: float = 0.0,
-) -> Groups:
-    """Return the deepest early loss of value, and values along and late, as shares of the best, [R].
+@by_world("early loss", "mean value", "late value")
+def learn(seed: int, _arm: str, quality: float, rate: float, power: float = 0.0) -> tuple[float, ...]:
+    """Return the deepest early loss of value, and values along and late, as shares of the best.
 
     In a random world a linear critic (32 features of 64 pairs) makes 4000 updates on 50 logged episodes
     alone, then 2 updates on each of 2000 steps from a buffer of both.
     """
     from testbed.offline.replay_control import replay_q
 
-    found = []
-    for key in keys(seeds, f"{NAME}/finer"):
-        world, common, before, best_1SA = begun(int(key), quality)
-        fitted_FX = np.linalg.pinv(common["feature_SAF"].reshape(-1, FEATURES))
-        q_1KSA, _ = replay_q(
-            world, np.array([key]), steps=STEPS, every=50, initial=before[:, 0].reshape(1, -1) @ fitted_FX.T,
-            updates=2.0, epsilon=0.1, step_size=rate, on_policy=power, **common,
-        )  # fmt: skip
-        top = infinite_horizon.value(world, best_1SA)
-        start_1K, value_1K = (infinite_horizon.value(world, greedy(x)) / top for x in (before, q_1KSA))
-        early = start_1K[0, 0] - value_1K[0, :EARLY].min()
-        found.append((early, value_1K[0].mean(), value_1K[0, -20:].mean()))
-    return dict(zip(("early loss", "mean value", "late value"), np.array(found).T, strict=True))
+    world, common, before, best_1SA = begun(seed, quality)
+    fitted_FX = np.linalg.pinv(common["feature_SAF"].reshape(-1, FEATURES))
+    q_1KSA, _ = replay_q(
+        world, keys((seed,), f"{NAME}/finer"), steps=STEPS, every=50,
+        initial=before[:, 0].reshape(1, -1) @ fitted_FX.T, updates=2.0, epsilon=0.1, step_size=rate,
+        on_policy=power, **common,
+    )  # fmt: skip
+    top = infinite_horizon.value(world, best_1SA)
+    start_1K, value_1K = (infinite_horizon.value(world, greedy(x)) / top for x in (before, q_1KSA))
+    early = start_1K[0, 0] - value_1K[0, :EARLY].min()
+    return early, value_1K[0].mean(), value_1K[0, -20:].mean()
 
 
 EXPERIMENT = TunedArms(
-    ARMS,
-    learn,
-    "mean value",
-    PILOTS,
-    {"quality": (0.0, 0.5)},
+    ARMS, learn, "mean value", PILOTS, {"quality": (0.0, 0.5)},
     starts={"on-policy": {"rate": RATES[6], "power": 1.0}},
 ).experiment(
     NAME, SEEDS, ("early loss", "mean value", "late value"), {"steps": STEPS, "features": FEATURES},

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.kernels.on_use import Tensor, torch
-from analysis.lab import Floats, Grid, Groups, Seeds, TunedArms, asks, strips
+from analysis.lab import Floats, Grid, TunedArms, asks, by_world, strips
 from testbed.errors import UserError
 
 if TYPE_CHECKING:
@@ -120,11 +120,13 @@ def drafted(state_SD: Tensor, turn_DD: Tensor, word_VD: Tensor, own: bool) -> Te
     return torch.cat(found)
 
 
-def accepted(seed: int, arm: str, rate: float) -> float:
-    """Return the accepted length of a draft that has the target's head, fitted by Adam to expected gradients.
+@by_world("log accepted", "log speed")
+def learn(seed: int, arm: str, rate: float) -> tuple[float, float]:
+    """Return the logs of accepted length and speed of a draft with the target's head.
 
-    The loss is KL(target, draft) at the prefixes that the target writes. In decoding the draft sees its part
-    of the target's state at the first place, and its own states afterwards.
+    Adam fits it to expected gradients of KL(target, draft) at the prefixes that the target writes. In
+    decoding the draft sees its part of the target's state at the first place, and its own states afterwards.
+    The speed is (accepted + 1) / (1 + COST T), in target calls saved per call, as in arXiv:2211.17192.
     """
     from testbed.objectives.terms.f_distillation import f_distillation
 
@@ -141,16 +143,9 @@ def accepted(seed: int, arm: str, rate: float) -> float:
         optimizer.zero_grad()
         (share_S1 * slope_SV * logits_SV).sum().backward()
         optimizer.step()
-    return accepted_length(levels(target_SV), levels(drafted(seen_SD, turn_DD, word_VD, own=True) @ head_DV))
-
-
-def learn(seeds: Seeds, arm: str, rate: float) -> Groups:
-    """Return the log of the accepted length and the log of the speed, [R] each.
-
-    The speed is (accepted + 1) / (1 + COST T), in target calls saved per call, as in arXiv:2211.17192.
-    """
-    found_R = np.array([accepted(int(seed), arm, rate) for seed in seeds])
-    return {"log accepted": np.log(found_R), "log speed": np.log((found_R + 1) / (1 + COST * T))}
+    draft_SV = drafted(seen_SD, turn_DD, word_VD, own=True) @ head_DV
+    accepted = accepted_length(levels(target_SV), levels(draft_SV))
+    return np.log(accepted), np.log((accepted + 1) / (1 + COST * T))
 
 
 EXPERIMENT = TunedArms(ARMS, learn, "log accepted", PILOTS).experiment(
