@@ -31,3 +31,10 @@ class Look:
     color: str
     marker: str
     dash: Dash
+
+
+LOOKS = (
+    Look(BLUE, "o", SOLID), Look(VERMILION, "X", LONG), Look(GREEN, "s", SHORT), Look(ORANGE, "^", DASH_DOT),
+    Look(PINK, "D", DOT), Look(SKY, "d", SOLID), Look(TAN, "P", LONG), Look(GRAY, "v", SHORT),
+)  # fmt: skip
+"""Looks of the arms in their order; a ninth arm starts again, with a thinner line."""

@@ -14,36 +14,8 @@ from matplotlib.ticker import LogFormatterMathtext, SymmetricalLogLocator
 
 from analysis.declared_plot import Plot
 from analysis.judging.seed_intervals import Interval, median_interval, student_interval
-from analysis.palette import (
-    BLUE,
-    DASH_DOT,
-    DOT,
-    GRAY,
-    GREEN,
-    INK,
-    LONG,
-    ORANGE,
-    PINK,
-    RULE,
-    SHORT,
-    SKY,
-    SOLID,
-    TAN,
-    VERMILION,
-    Look,
-)
+from analysis.palette import BLUE, INK, LOOKS, RULE, SHORT, Look
 from paper_figs.value_names import natural
-
-LOOKS = tuple(
-    Look(color, marker, dash)
-    for color, marker, dash in zip(
-        (BLUE, VERMILION, GREEN, ORANGE, PINK, SKY, TAN, GRAY),
-        "oXs^DdPv",
-        (SOLID, LONG, SHORT, DASH_DOT, DOT, SOLID, LONG, SHORT),
-        strict=True,
-    )
-)
-"""Looks of the arms in their order; a ninth arm starts again, with a thinner line."""
 
 Draw: TypeAlias = Callable[[Axes, pd.DataFrame, Plot], None]
 

@@ -33,8 +33,7 @@ TABLED = 1023
 
 
 def shares(won: float, lost: float, chance: float = 0.5) -> tuple[float, float]:
-    """Return the e-values that a win has more, and less, than its chance c, after `won` wins and `lost`
-    losses.
+    """Return e-values that a win has more, and less, than its chance c, by `won` wins and `lost` losses.
 
     above = int_c^1 p^won (1-p)^lost dp / ((1 - c) c^won (1-c)^lost): bets on every larger chance, mixed
     evenly. Each is a supermartingale while a win has at most the chance c. Source: Robbins (1970), section 2;

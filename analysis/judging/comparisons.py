@@ -54,8 +54,7 @@ def reading() -> Iterator[list[Read]]:
 
 
 def arm(table: pd.DataFrame, value: str, where: Arm, by: str | list[str] = "seed") -> pd.Series:
-    """Return a column of an arm's rows, indexed by the columns that pair them, in order; empty without such
-    rows.
+    """Return a column of an arm's rows by the columns that pair them, in order; empty without such rows.
 
     Raises UserError for a missing column, and for two rows of one pair.
     """
@@ -168,8 +167,7 @@ def short_of(found: float, least: float) -> float:
 
 
 def at_floor(arms: Iterable[ArrayLike], margin: float, floor: float = 0.0) -> bool:
-    """Return whether no arm's mean is clear of floor + margin: its lower end of the 95% Student interval is
-    below.
+    """Return whether no arm's mean is clear of floor + margin: its 95% Student interval begins below.
 
     Values cannot fall below the floor, so arms this near to it differ by less than the margin in any case:
     their equality is no evidence. An arm with at most one value is not clear.

@@ -18,7 +18,6 @@ analysis.judging.table_gates has those that read only the table. A gate that doe
 from __future__ import annotations
 
 import csv
-import functools
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -217,8 +216,7 @@ def _stale(frame: pd.DataFrame, wanted: Sequence[Arm]) -> list[pd.DataFrame]:
 
 
 def collapses(read: Sequence[Read], frame: pd.DataFrame, evidence: Evidence) -> Iterator[Answer]:
-    """Yield whether any run of the table collapses, if a claim is about collapse: otherwise nothing was
-    prevented.
+    """Yield whether a run of the table collapses, if a claim is about collapse: else nothing was prevented.
 
     A claim that something said to collapse does not needs no such run.
     """
@@ -245,7 +243,7 @@ def instead(claim: str, check: Comparison, frame: pd.DataFrame) -> Iterator[Answ
         yield Answer(gate, e < rule.USUAL, f"e-value {e:.3g} with {_named(where)} in place of the method")
 
 
-@functools.cache
+@cache
 def rates_of(experiment: str) -> pd.DataFrame:
     """Return learning_rate, score and at_edge of every tuned arm of an experiment, beside its keys."""
     cells = EXPERIMENTS[experiment].cells
@@ -259,7 +257,7 @@ def rates_of(experiment: str) -> pd.DataFrame:
     )
 
 
-@functools.cache
+@cache
 def base_data_of(experiment: str) -> pd.DataFrame:
     """Return lag and steps of every arm of an experiment whose lag is exact, beside its keys."""
     cells = EXPERIMENTS[experiment].cells

@@ -75,8 +75,7 @@ def _far(row: Mapping[str, Any]) -> float:
 
 
 def why_not(row: Mapping[str, Any]) -> str:
-    """Return, in words, why the units that would decide an undecided claim were not spent; "" for another
-    claim.
+    """Return why the units that would decide an undecided claim were not spent; "" for another claim.
 
     This names their cost, if recorded, and whether the effect lies on a boundary between two words.
     """

@@ -29,22 +29,8 @@ from testbed.results import atomic_files
 TABLE = Path(__file__).parents[1] / "verdicts.csv"
 COLUMNS = (
     *("experiment", "claim", "systems", "kind", "verdict", "effect", "low", "high", "asks", "leans"),
-    *(
-        "e_first",
-        "e_fresh",
-        "e",
-        "half",
-        "e_half",
-        "n",
-        "cells",
-        "agree",
-        "tolerance",
-        "gates",
-        "checked",
-        "standing",
-        "note",
-    ),
-    *("question", "table", "code"),
+    *("e_first", "e_fresh", "e", "half", "e_half", "n", "cells", "agree", "tolerance"),
+    *("gates", "checked", "standing", "note", "question", "table", "code"),
 )
 NUMBERS = ("effect", "low", "high", "e_first", "e_fresh", "e", "e_half", "n", "cells", "agree", "tolerance")
 NOT_RUN = "not run"

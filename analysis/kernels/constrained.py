@@ -26,8 +26,7 @@ def constrained_optimum(
     budget: float,
     allowed_SA: Bools | None = None,
 ) -> tuple[Floats, float]:
-    """The best policy [S, A] with discounted cost <= budget, and its value, by a linear program over
-    occupancies.
+    """Best policy [S, A] with discounted cost <= budget, and its value, by a linear program of occupancies.
 
     max d.r subject to sum_a d(s', a) - discount sum d(s, a) P(s'|s, a) = start(s'), d.c <= budget, d >= 0
     (Altman 1999, section 3). States without mass get the first allowed action. Raises UserError if no policy

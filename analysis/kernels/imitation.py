@@ -9,8 +9,7 @@ from envs.finite_mdp import FiniteMDP
 
 
 def replay_weights(rounds: int, boost: ArrayLike) -> Floats:
-    """Weights (1 - boost)^(t - k), normalized, of the policies k = 1 … t in round t's replay, [*boost,
-    rounds].
+    """Normalized weights (1 - boost)^(t - k) of policies k = 1 … t in round t's replay, [*boost, rounds].
 
     boost 1 keeps only the newest policy (on policy), 0 weighs all equally (uniform replay); values between
     are boosting with that step. Source: AILBoost (Chang et al. 2024), the weights of its ensemble.

@@ -29,8 +29,7 @@ def sampled_td(
     inner: ArrayLike = 1,
     start_F: Floats | None = None,
 ) -> Floats:
-    """Weights [K, R, F] of TD on sampled s ~ weight, s' ~ step(s), with a target copied every `inner`
-    updates.
+    """Weights [K, R, F] of TD on s ~ weight, s' ~ step(s), with a target copied every `inner` updates.
 
     w += step_size (r + discount phi' w_target - phi w) phi. step_size and inner: numbers or [R]. Its
     expectation is `LinearTD` with k = inner. Source: Sutton & Barto (2018), section 9.4; Mnih et al. (2015)

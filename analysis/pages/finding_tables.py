@@ -112,13 +112,7 @@ def grpo_by_lag(f: Facts) -> str:
 
 def knobs(f: Facts) -> str:
     """Return GRPO's scores in tuning with one or both of its knobs at their usual values."""
-    head = (
-        "task",
-        "fresh data's rate, clip 0.2",
-        "its rate, best clip",
-        "best rate, clip 0.2",
-        "both tuned",
-    )
+    head = ("task", "fresh data's rate, clip 0.2", "its rate, best clip", "best rate, clip 0.2", "both tuned")
     return table(head, ((task, *f.by_clip_and_rate(task)) for task in f.tasks))
 
 

@@ -34,7 +34,7 @@ class Policies:
 
     def __init__(self, arm: str, seeds: Seeds, knobs: dict[str, Any]) -> None:
         """Start at N(0, 1) in the plane, with little noise; a flow starts as the identity."""
-        self.arm, self.torch, self.knobs = arm, torch, {"entropy": 0.0, "brownian": 0.0, **knobs}
+        self.arm, self.knobs = arm, {"entropy": 0.0, "brownian": 0.0, **knobs}
         self.rng = torch.Generator().manual_seed(key(int(seeds[0]), f"{NAME} learning") % 2**62)
         self.count, sizes = len(seeds), (2 if arm == "PPO" else 5, HIDDEN, HIDDEN)
         self.net = [self.normal(a, b) / a**0.5 for a, b in itertools.pairwise(sizes)]
@@ -46,15 +46,14 @@ class Policies:
 
     def normal(self, *shape: int) -> Tensor:
         """Return standard normals, [R, ...]."""
-        return self.torch.randn(self.count, *shape, generator=self.rng)
+        return torch.randn(self.count, *shape, generator=self.rng)
 
     def uniform(self, *shape: int) -> Tensor:
         """Return uniform numbers in [0, 1), [R, ...]."""
-        return self.torch.rand(self.count, *shape, generator=self.rng)
+        return torch.rand(self.count, *shape, generator=self.rng)
 
     def ahead(self, net: list[Tensor], state: Tensor, x: Tensor | None = None, t: Any = 0.0) -> Tensor:
         """Return a Gaussian's mean, or a flow's velocity at points x and times t."""
-        torch = self.torch
         if x is not None:
             state = torch.cat([state, x, torch.zeros_like(x[..., :1]) + t], dim=-1)
         for i in range(2):
@@ -77,7 +76,7 @@ class Policies:
 
     def given(self, state: Tensor, action: Tensor, way: list[Tensor]) -> tuple[Tensor, ...]:
         """Store the network, and return the draws from which all passes compute these actions' ratios."""
-        torch, self.was = self.torch, [x.detach().clone() for x in self.net]
+        self.was = [x.detach().clone() for x in self.net]
         if self.arm == "DPPO":
             t = torch.arange(STEPS).repeat_interleave(state.shape[1])[:, None] / STEPS
             return state.repeat(1, STEPS, 1), torch.cat(way[:-1], 1), torch.cat(way[1:], 1), t

@@ -24,8 +24,7 @@ ARMS: dict[str, Grid] = {
 
 
 def learn(seeds: Seeds, arm: str, rate: float, bonus: float = -1.0, epsilon: float = 0.0) -> Groups:
-    """Return the log regret at the last episode, its exponent, and the exponent of trajectories in 1 / error,
-    [R] each.
+    """Return the last episode's log regret, its exponent, and that of trajectories in 1 / error, [R] each.
 
     A seed that never reaches one of the errors gets twice the bound as its exponent.
     """

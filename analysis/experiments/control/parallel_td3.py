@@ -39,7 +39,7 @@ class Pendulum:
 
     def __init__(self, seeds: Seeds, count: int, rng: Any) -> None:
         """Draw gravity, friction and the largest torque, too small to lift the pendulum in one swing."""
-        self.torch, self.rng, self.shape = torch, rng, (len(seeds), count)
+        self.rng, self.shape = rng, (len(seeds), count)
         drawn = np.array(
             [generator(s, f"{NAME}, all knobs turned").uniform((8, 0.0, 0.3), (12, 0.2, 0.6)) for s in seeds]
         )
@@ -50,17 +50,15 @@ class Pendulum:
 
     def start(self) -> tuple[Tensor, Tensor]:
         """Return initial angles (0 is upright) and speeds."""
-        torch = self.torch
         angle = (2 * torch.rand(self.shape, generator=self.rng) - 1) * np.pi
         return angle, 2 * torch.rand(self.shape, generator=self.rng) - 1
 
     def seen(self) -> Tensor:
         """Return the observations, [R, N, 3]."""
-        return self.torch.stack([self.angle.cos(), self.angle.sin(), self.speed / 4], -1)
+        return torch.stack([self.angle.cos(), self.angle.sin(), self.speed / 4], -1)
 
     def step(self, action: Tensor) -> tuple[Tensor, Tensor]:
         """Return rewards and next observations, [R, N, ...], and advance the worlds."""
-        torch = self.torch
         push = self.force * action.clamp(-1, 1)
         self.speed = (
             self.speed + 0.1 * (self.gravity * self.angle.sin() + push - self.friction * self.speed)
@@ -76,7 +74,7 @@ class Pendulum:
         return reward, after
 
 
-def network(torch: Any, rng: Any, count: int, sizes: tuple[int, ...], copies: int = 1) -> list[Tensor]:
+def network(rng: Any, count: int, sizes: tuple[int, ...], copies: int = 1) -> list[Tensor]:
     """Return weights of networks with two hidden layers, [copies * R, ...], the last layer near 0."""
     made = []
     for i, (a, b) in enumerate(itertools.pairwise(sizes)):
@@ -85,7 +83,7 @@ def network(torch: Any, rng: Any, count: int, sizes: tuple[int, ...], copies: in
     return [x.requires_grad_() for x in made]
 
 
-def ahead(torch: Any, net: list[Tensor], x: Tensor) -> Tensor:
+def ahead(net: list[Tensor], x: Tensor) -> Tensor:
     """Return the outputs for inputs [R, N, inputs]."""
     for i in range(0, len(net), 2):
         x = torch.baddbmm(net[i + 1], x, net[i])
@@ -97,9 +95,9 @@ def ahead(torch: Any, net: list[Tensor], x: Tensor) -> Tensor:
 class Clock:
     """Calls of worlds and updates so far, and the call at which a policy first stood, [R]."""
 
-    def __init__(self, seeds: Seeds, torch: Any) -> None:
+    def __init__(self, seeds: Seeds) -> None:
         """Set both to 0."""
-        self.seeds, self.torch, self.calls, self.due = seeds, torch, 0, LIMIT // LOOKS
+        self.seeds, self.calls, self.due = seeds, 0, LIMIT // LOOKS
         self.first = np.full(len(seeds), np.inf)
 
     def runs(self) -> bool:
@@ -111,7 +109,6 @@ class Clock:
         self.calls += 1
         if self.calls < self.due:
             return
-        torch = self.torch
         with torch.no_grad():
             rng = torch.Generator().manual_seed(self.due)
             world = Pendulum(self.seeds, STARTS, rng)
@@ -131,8 +128,8 @@ def learn(seeds: Seeds, arm: str, **knobs: Any) -> Groups:
     if len(seeds) > PACK:
         parts = [learn(seeds[i : i + PACK], arm, **knobs) for i in range(0, len(seeds), PACK)]
         return {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-    clock = Clock(seeds, torch)
-    (ppo if arm == "PPO" else td3)(torch, clock, arm, **knobs)
+    clock = Clock(seeds)
+    (ppo if arm == "PPO" else td3)(clock, arm, **knobs)
     calls = np.minimum(clock.first, LIMIT)
     return {"calls": calls, "speed": -np.log(calls), "arrives": np.isfinite(clock.first).astype(float)}
 
@@ -156,9 +153,7 @@ def target(reward: Tensor, following: Tensor, value: Tensor, support: Tensor | N
     return projected(mass, moved, support)
 
 
-def td3(
-    torch: Any, clock: Clock, arm: str, rate: float, tau: float, noise: float, batch: int, updates: int = 1
-) -> None:
+def td3(clock: Clock, arm: str, rate: float, tau: float, noise: float, batch: int, updates: int = 1) -> None:
     """Train TD3 on one world, or FastTD3 on WORLDS worlds with distributional critics.
 
     Each of many worlds draws its noise deviation below `noise`; a single world has `noise` itself.
@@ -167,8 +162,8 @@ def td3(
     many, atoms = (WORLDS, ATOMS) if fast else (1, 1)
     count = len(seeds)
     rng = torch.Generator().manual_seed(key(int(seeds[0]), f"{NAME} {arm}") % 2**62)
-    actor = network(torch, rng, count, (3, HIDDEN, HIDDEN, 1))
-    critic = network(torch, rng, count, (4, HIDDEN, HIDDEN, atoms), 2)
+    actor = network(rng, count, (3, HIDDEN, HIDDEN, 1))
+    critic = network(rng, count, (4, HIDDEN, HIDDEN, atoms), 2)
     late = [x.detach().clone() for x in critic]
     adams = [torch.optim.Adam(net, lr=rate) for net in (actor, critic)]
     support = torch.linspace(-0.5 / (1 - DISCOUNT), 1 / (1 - DISCOUNT), atoms) if atoms > 1 else None
@@ -177,11 +172,11 @@ def td3(
     spread = noise * (torch.rand(count, many, 1, generator=rng) if fast else 1.0)
 
     def act(seen: Tensor) -> Tensor:
-        return torch.tanh(ahead(torch, actor, seen))[..., 0]
+        return torch.tanh(ahead(actor, seen))[..., 0]
 
     def read(net: list[Tensor], seen: Tensor, action: Tensor) -> Tensor:
         x = torch.cat([seen, action[..., None]], -1).repeat(2, 1, 1)
-        return ahead(torch, net, x).reshape(2, count, -1, atoms)
+        return ahead(net, x).reshape(2, count, -1, atoms)
 
     def value(out: Tensor) -> Tensor:
         return out[..., 0] if support is None else (out.softmax(-1) * support).sum(-1)
@@ -221,19 +216,17 @@ def td3(
             clock.call(act)
 
 
-def ppo(
-    torch: Any, clock: Clock, _arm: str, rate: float, steps: int, passes: int, parts: int, noise: float
-) -> None:
+def ppo(clock: Clock, _arm: str, rate: float, steps: int, passes: int, parts: int, noise: float) -> None:
     """Train PPO on WORLDS worlds, `steps` steps per round, in `parts` batches per pass."""
     seeds, count = clock.seeds, len(clock.seeds)
     rng = torch.Generator().manual_seed(key(int(seeds[0]), f"{NAME} PPO") % 2**62)
-    actor, critic = (network(torch, rng, count, (3, HIDDEN, HIDDEN, 1)) for _ in range(2))
+    actor, critic = (network(rng, count, (3, HIDDEN, HIDDEN, 1)) for _ in range(2))
     log_std = torch.full((count, 1), math.log(noise), requires_grad=True)
     adam = torch.optim.Adam([*actor, *critic, log_std], lr=rate)
     world = Pendulum(seeds, WORLDS, rng)
 
     def act(seen: Tensor) -> Tensor:
-        return torch.tanh(ahead(torch, actor, seen))[..., 0]
+        return torch.tanh(ahead(actor, seen))[..., 0]
 
     def log_prob(seen: Tensor, action: Tensor) -> Tensor:
         away = (action - act(seen)) / log_std.exp()
@@ -246,7 +239,7 @@ def ppo(
                 seen, age = world.seen(), world.age.clone()
                 action = act(seen) + log_std.exp() * torch.randn(count, WORLDS, generator=rng)
                 reward, after = world.step(action)
-                value, next_value = (ahead(torch, critic, x)[..., 0] for x in (seen, after))
+                value, next_value = (ahead(critic, x)[..., 0] for x in (seen, after))
                 error, old, last = (
                     reward + DISCOUNT * next_value - value,
                     log_prob(seen, action),
@@ -266,7 +259,7 @@ def ppo(
                 ratio = (log_prob(seen[:, part], action[:, part]) - old[:, part]).exp()
                 g = gain[:, part]
                 worth = torch.minimum(ratio * g, ratio.clamp(0.8, 1.2) * g).mean(1)
-                error = (ahead(torch, critic, seen[:, part])[..., 0] - aim[:, part]) ** 2
+                error = (ahead(critic, seen[:, part])[..., 0] - aim[:, part]) ** 2
                 adam.zero_grad()
                 (error.mean(1) - worth).sum().backward()
                 adam.step()

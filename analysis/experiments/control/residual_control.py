@@ -27,8 +27,7 @@ SOLVED, MARGIN = 0.9, 0.05
 
 
 def mass(wind_P: Ints, slip: float, goal: int) -> FiniteMDP:
-    """Return a point mass on 16 places with velocities -2 to 2; reaching rest at the goal pays 1 and ends the
-    episode.
+    """Return a point mass on 16 places with velocities -2 to 2; rest at the goal pays 1 and ends the episode.
 
     A force is lost with probability `slip`; the wind of a place is added to the velocity. Walls stop the
     mass. It starts at rest in the half without the goal.
@@ -57,8 +56,7 @@ def mass(wind_P: Ints, slip: float, goal: int) -> FiniteMDP:
 
 @lru_cache(64 * WORLDS)
 def given(seed: int) -> tuple[FiniteMDP, FiniteMDP, Log, float]:
-    """Return a random world, the world in which a residual corrects the cloned base, 10 demonstrations, and
-    J*.
+    """Return a random world, that in which a residual corrects the cloned base, 10 demonstrations, and J*.
 
     The demonstrator plans for a world without wind, so it often fails. The clone applies no force in unseen
     states.

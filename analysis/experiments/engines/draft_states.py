@@ -62,8 +62,7 @@ ARMS: dict[str, Grid] = dict.fromkeys(("part, given", "part, own", "whole, given
 def place_gradients(
     loss: Callable[[Tensor, Batch], Tensor], pi_SV: Tensor, ref_SV: Tensor, drawn_SV: Tensor
 ) -> Tensor:
-    """Return the gradient with respect to logits [S, V] of the mean loss of a token, at every prefix
-    separately.
+    """Return the gradient by logits [S, V] of the mean loss of a token, at every prefix separately.
 
     The policy of logits drawn_SV draws the token at a prefix, and pi treats it as its own.
     """

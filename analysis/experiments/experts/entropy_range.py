@@ -42,8 +42,7 @@ def standardized(rollout: Rollout, fade: float) -> Tensor:
 
 
 def covarying(adv_RBT: Tensor, logp_RBT: Tensor, on_RBT: Tensor, key_RBT: Tensor) -> Tensor:
-    """Return the tokens that the covariance clip drops: a random share CUT of all tokens, among those above
-    LEAST.
+    """Return the tokens that the covariance clip drops: a random share CUT of all, among those above LEAST.
 
     Covariance of a token is (A - mean A)(log pi - mean log pi), means over the tokens in `on`. key: uniform
     numbers. Source: Cui et al. (2025), arXiv:2505.22617, as in TencentYoutuResearch/SPEAR's scripts.
@@ -56,8 +55,7 @@ def covarying(adv_RBT: Tensor, logp_RBT: Tensor, on_RBT: Tensor, key_RBT: Tensor
 
 
 def _changed(whole: bool, world: Any, _base: Tensor) -> Change:
-    """Return the change that replay makes to a batch: only stored advantages, of rewards above their group's
-    mean.
+    """Return replay's change to a batch: only stored advantages, of rewards above their group's mean.
 
     whole: recalibrate stored advantages, clip covariances of fresh and replayed tokens, and reward tool
     calls, less and less.

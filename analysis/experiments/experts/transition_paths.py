@@ -27,8 +27,7 @@ reference hardly crosses, and shares its crossings well."""
 
 @dataclass(frozen=True)
 class Worlds:
-    """Random walks over a wall with two gaps: the reference, the log weight of the last place, and the
-    posterior.
+    """Random walks over a wall with two gaps: reference, log weight of the last place, and posterior.
 
     move_WXM: probabilities of moves from each place. weight_WX: log weight of a path's last place. after_XM:
     place that a move leads to. aim_WTXM: the posterior's moves, exp(weight) times the reference over Z.
@@ -69,9 +68,7 @@ def worlds(seeds: Seeds) -> Worlds:
 
 
 def passed(given: Worlds, pi_WTXM: Floats) -> tuple[Floats, Floats]:
-    """Return the distribution of places by step, [W, T, X], and the probability that the first gap is the
-    upper one.
-    """
+    """Return the distribution of places by step, [W, T, X], and P(the first gap is the upper one)."""
     places = SIDE**2
     law_WX = np.zeros((len(pi_WTXM), places))
     law_WX[:, given.start] = 1.0

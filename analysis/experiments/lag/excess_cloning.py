@@ -9,19 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from analysis.kernels.on_use import Tensor, torch
-from analysis.lab import (
-    PILOT,
-    Experiment,
-    Floats,
-    Grid,
-    Keys,
-    Plot,
-    Rows,
-    asks,
-    columns,
-    of_keys,
-    tuned,
-)
+from analysis.lab import PILOT, Experiment, Floats, Grid, Keys, Plot, Rows, asks, columns, of_keys, tuned
 from testbed.advantages import advantage
 from testbed.offline.improvement import softmax
 from testbed.rng import keys

@@ -22,8 +22,7 @@ MARGIN, NEAR = 0.01, 0.1
 
 
 def hazards(seeds: Seeds) -> tuple[Worlds, Bools, Bools]:
-    """Random worlds: two unsafe states pay 1 more. With the logger, and the states that can stay safe for
-    ever.
+    """Random worlds: two unsafe states pay 1 more; the logger; and the states that can stay safe for ever.
 
     Starts are uniform over the states from which a logged policy can stay safe.
     """

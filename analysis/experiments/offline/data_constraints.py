@@ -38,8 +38,7 @@ MARGIN, LESS = 0.02, 0.1
 
 @cache
 def logs(logger: str, seeds: Seeds) -> tuple[tuple[BumpBandit, ...], Floats, Floats, Floats, Floats]:
-    """Return one random bandit of three bumps per seed: contexts, actions and rewards [R, N], and Q [R, S,
-    A].
+    """Return random bandits of three bumps by seed: contexts, actions and rewards [R, N], and Q [R, S, A].
 
     Logged contexts are dense near 1 and sparse near 0; the policy is judged on all equally. Logged actions:
     "poor" spread widely around a wrong line; "mixed" a fifth near the best, the others around that line;

@@ -17,12 +17,7 @@ LESS = 1.05
 BETAS, RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0), (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
 SPREADS = (0.4, 2.5)
 """Factors of rewards, by prompt: voters disagree where rewards are close."""
-RULES = (
-    ("DPO", "dpo", "hard"),
-    ("IPO", "ipo", "hard"),
-    ("VDPO", "dpo", "mmse"),
-    ("VIPO", "ipo", "mmse"),
-)
+RULES = (("DPO", "dpo", "hard"), ("IPO", "ipo", "hard"), ("VDPO", "dpo", "mmse"), ("VIPO", "ipo", "mmse"))
 NATS = (2, 6)
 MANY = ", many worlds"
 UNITS = {"demonstrations": 192, "experts": 64, f"good labels{MANY}": 1200}

@@ -25,8 +25,7 @@ def features(quality_x: Floats, said_x: Floats) -> Floats:
 
 
 def reward_model(seed: int, quality_SA: Floats, bias: float, calibrated: bool) -> Floats:
-    """Return the weights of a Bradley-Terry model fitted to 2000 comparisons of answers with stated
-    confidence.
+    """Return the weights of a Bradley-Terry model of 2000 comparisons of answers with stated confidence.
 
     calibrated: PPO-M adds comparisons of an answer with itself: a better answer is preferred at high
     confidence, a worse one at low confidence.

@@ -27,8 +27,7 @@ RATIOS: dict[str, Grid] = {"averaged": GRID, "normalized": GRID}
 def trained(
     seeds: Seeds, ratio: str, rate: float, bound: float
 ) -> Iterator[tuple[int, Floats, Floats, Floats, Floats]]:
-    """Yield batch, proxy, gold, and the shares of A > 0 clipped above and A < 0 clipped below at the last
-    step, [R].
+    """Yield batch, proxy, gold, and the shares of A > 0 clipped above, A < 0 below, at the last step, [R].
 
     The policy is a drift for each step; a sample is the sum of its steps. Proxy: along (e1 + e2) / sqrt 2.
     Gold: along e1, minus BEND / 2 times the squared sideways distance. Both are evaluated at the mean sample.

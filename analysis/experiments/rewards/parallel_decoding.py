@@ -42,7 +42,7 @@ class Fillers:
 
     def __init__(self, seeds: Seeds, taught: list[Floats] | None = None) -> None:
         """Draw permutations and store the weights, or teach them to fill places of noisy right answers."""
-        self.torch, self.count = torch, len(seeds)
+        self.count = len(seeds)
         self.rng = torch.Generator().manual_seed(key(int(seeds[0]), f"{NAME} learning") % 2**62)
         tables = [[generator(s, f"{NAME} {d}").permutation(TOKENS) for d in range(TOKENS)] for s in seeds]
         self.step_RDV = torch.from_numpy(np.array(tables))
@@ -70,7 +70,7 @@ class Fillers:
 
     def uniform(self, *shape: int) -> Tensor:
         """Return uniform numbers in [0, 1), [R, ...]."""
-        return self.torch.rand(self.count, *shape, generator=self.rng)
+        return torch.rand(self.count, *shape, generator=self.rng)
 
     def prompts(self, count: int) -> Tensor:
         """Return prompts, [R, N, LENGTH]."""
@@ -78,23 +78,22 @@ class Fillers:
 
     def answers(self, prompt: Tensor, noise: float) -> Tensor:
         """Return answers in which every step is wrong with probability `noise`."""
-        row = self.torch.arange(self.count)[:, None]
+        row = torch.arange(self.count)[:, None]
         shape = prompt.shape[1:]
         wrong, other = self.uniform(*shape) < noise, (self.uniform(*shape) * TOKENS).long()
         tokens = [other[..., 0]]
         for i in range(1, LENGTH):
             right = self.step_RDV[row, prompt[..., i], tokens[-1]]
-            tokens.append(self.torch.where(wrong[..., i], other[..., i], right))
-        return self.torch.stack(tokens, -1)
+            tokens.append(torch.where(wrong[..., i], other[..., i], right))
+        return torch.stack(tokens, -1)
 
     def right(self, prompt: Tensor, answer: Tensor) -> Tensor:
         """Return which answers are right, [R, N]."""
-        row = self.torch.arange(self.count)[:, None, None]
+        row = torch.arange(self.count)[:, None, None]
         return (self.step_RDV[row, prompt[..., 1:], answer[..., :-1]] == answer[..., 1:]).all(-1)
 
     def log_probs(self, net: list[Tensor], prompt: Tensor, answer: Tensor) -> Tensor:
         """Return log-probabilities at all places, [R, N, LENGTH, TOKENS]; token TOKENS is a mask."""
-        torch = self.torch
         pad = torch.nn.functional.pad
         digit = pad(prompt, (WINDOW, WINDOW))
         written = pad(answer, (WINDOW, WINDOW), value=TOKENS)
@@ -113,13 +112,11 @@ class Fillers:
     def write(
         self, prompt: Tensor, level: float, greedy: bool
     ) -> tuple[list[tuple[Tensor, ...]], Tensor, Tensor]:
-        """Return steps (answer before, tokens, places filled), answers and the number of forward passes they
-        took.
+        """Return steps (answer before, tokens, places filled), answers and the number of forward passes.
 
         A forward pass fills the places whose token has a probability above the level, and always the surest
         one.
         """
-        torch = self.torch
         answer = torch.full_like(prompt, TOKENS)
         forwards: Tensor = torch.zeros(prompt.shape[:2])
         steps: list[tuple[Tensor, ...]] = []

@@ -43,9 +43,7 @@ def base(seeds: Seeds) -> tuple[Any, Any, Tensor]:
 def mixed(
     policy: Any, base_RP: Tensor, prompt_RNQ: Tensor, fact_RBT: Tensor, share: float, streams: Any
 ) -> Tensor:
-    """Return targets: the fact's token with probability `share`, else one of the frozen base's, place by
-    place.
-    """
+    """Return targets, by place: the fact's token with probability `share`, else one of the frozen base's."""
     draw = np.stack([s.random((2, *fact_RBT.shape[1:])) for s in streams], 1)
     expert_RBT, uniform_RBT = torch.from_numpy(draw[0] < share), torch.from_numpy(draw[1])
     token_RBT = fact_RBT.clone()

@@ -39,9 +39,7 @@ def divergence(sigma: float, share: float, order: int) -> float:
 
 
 def spent(sigma: float) -> float:
-    """Return the epsilon of all steps at DELTA: the least over orders of their sum plus log(1/delta)/(a -
-    1).
-    """
+    """Return all steps' epsilon at DELTA: the least over orders of their sum plus log(1/delta)/(a - 1)."""
     share = BATCH / RECORDS
     return min(STEPS * divergence(sigma, share, a) + math.log(1 / DELTA) / (a - 1) for a in ORDERS)
 
