@@ -78,7 +78,7 @@ def run_experiments(
         options = {"root": results, "workers": workers, "partial": partial, "progress": progress}
         paths = []
         for each in chosen:
-            _say(f"making the table of {each.name}", quiet or json)
+            say(f"making the table of {each.name}", quiet or json)
             paths += [str(path) for path in _written(each, source or (), data, options)]
         show.as_json(paths) if json else print(*paths, sep="\n")
         return
@@ -110,13 +110,13 @@ def _judged(
 
     name, fresh = experiment.name, {}
     if experiment.keys:
-        _say(f"making the table of {name}", quiet)
+        say(f"making the table of {name}", quiet)
         fresh = {name: make(experiment, root=results, workers=workers, progress=progress)}
     elif experiment.cells is not None:
         run(experiment, results, workers=workers, progress=progress)
     rows = []
     for index, claim in enumerate(experiment.claims, start=1):
-        _say(f"claim {index}/{len(experiment.claims)}: {claim}", quiet)
+        say(f"claim {index}/{len(experiment.claims)}: {claim}", quiet)
         rows += ask(claim, fresh=fresh)
     tables = {table: len(made.frame) for table, made in fresh.items()}
     return {"experiment": name, "rows": tables, "claims": rows}
@@ -130,7 +130,8 @@ def _report(found: dict[str, Any]) -> None:
         show.table([{k: "" if row[k] is None else row[k] for k in shown} for row in found["claims"]])
 
 
-def _say(text: str, quiet: bool) -> None:
+def say(text: str, quiet: bool) -> None:
+    """Print a line of progress to stderr."""
     if not quiet:
         print(text, file=sys.stderr, flush=True)
 

@@ -14,10 +14,6 @@ def _sweeps() -> Rows:
     return [_described(name, cells) for name, cells in sweeps().items()]
 
 
-def _sweep(name: str) -> dict[str, Any]:
-    return _described(name, sweep(name))
-
-
 def _described(name: str, cells: tuple[Any, ...]) -> dict[str, Any]:
     axes = {axis: sorted({getattr(c, axis) for c in cells}) for axis in ("recipe", "lag", "seed")}
     what = "; ".join(f"{axis} {', '.join(map(str, values))}" for axis, values in axes.items())
@@ -41,10 +37,6 @@ def _experiments() -> Rows:
         for area, names in EXPERIMENTS.areas().items()
         for name in names
     ]
-
-
-def _experiment_names() -> tuple[str, ...]:
-    return EXPERIMENTS.names()
 
 
 def experiment(name: str) -> dict[str, Any]:
@@ -189,13 +181,13 @@ KINDS = {
         "analysis/experiments",
         r"^    (?:\w.*, )?cells=",
         names=_sweep_names,
-        detail=_sweep,
+        detail=lambda name: _described(name, sweep(name)),
         use="testbed run {} --dry-run",
     ),
     "experiments": Kind(
         "questions with runs, tables and claims",
         _experiments,
-        names=_experiment_names,
+        names=EXPERIMENTS.names,
         detail=experiment,
         use="testbed evidence run {}",
     ),

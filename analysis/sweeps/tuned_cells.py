@@ -10,7 +10,7 @@ from typing import Any
 
 import pandas as pd
 
-from analysis.sweeps.tuning import ARGS, RATE, at_best_rates, best_rates
+from analysis.sweeps.tuning import ARGS, RATE, arm_of, at_best_rates, best_rates, by_arm
 from analysis.tables.cell_table import words
 from analysis.tables.committed import Table, load_committed
 from testbed.config.run import Run
@@ -44,11 +44,8 @@ def tuned(
     best = _best(read, tuple(by), outcome)
     found = _at_best(cells, best, by)
     if (chosen := _CHOSEN.get()) is not None:
-        rows: dict[tuple[str, ...], Mapping[str, Any]] = {
-            tuple(str(row[name]) for name in by): {str(name): x for name, x in row.items()}
-            for row in best.to_dict("records")
-        }
-        chosen += [(cell, rows[tuple(_said(cell, name) for name in by)]) for cell in found]
+        rows = by_arm(best, by)
+        chosen += [(cell, rows[arm_of(cell, by)]) for cell in found]
     return found
 
 
@@ -67,11 +64,6 @@ def _common(frame: pd.DataFrame, by: tuple[str, ...]) -> float | None:
     """Return None, the best rate that all arms share, or the most frequent rate if they share none."""
     arms = frame.groupby(list(by), dropna=False)[RATE].agg(set)
     return None if set.intersection(*arms) else float(frame[RATE].mode().iloc[0])
-
-
-def _said(cell: Run, name: str) -> str:
-    value = getattr(cell, name)
-    return words(value) if isinstance(value, tuple) else str(value)
 
 
 def _at_best(cells: Iterable[Run], best: pd.DataFrame, by: Sequence[str]) -> tuple[Run, ...]:

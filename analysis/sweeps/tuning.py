@@ -209,28 +209,29 @@ def at_best_rates(cells: Iterable[Run], chosen: pd.DataFrame) -> tuple[Run, ...]
     from testbed.config.toml_file import override
 
     arms = [name for name in FIELDS if name in chosen and name not in (RATE, ARGS, SEED)]
-    rows: dict[tuple[Any, ...], Mapping[str, Any]] = {
-        tuple(str(row[name]) for name in arms): {str(name): value for name, value in row.items()}
-        for row in chosen.to_dict("records")
-    }
-    found = []
+    rows, found = by_arm(chosen, arms), []
     for cell in cells:
-        arm = tuple(str(_plain(getattr(cell, name))) for name in arms)
+        arm = arm_of(cell, arms)
         if arm not in rows:
             raise UserError(f"No rate was chosen for {_words(arm)}; tune that arm too.")
         row = rows[arm]
         tuned = replace(cell, learning_rate=float(row[RATE]))
         given = str(row.get(ARGS, DEFAULT))
-        words = [] if given == DEFAULT else [f"{ARGS}.{pair}" for pair in given.split(",")]
-        found.append(override(replace(tuned, recipe_args=()), words) if words else tuned)
+        pairs = [] if given == DEFAULT else [f"{ARGS}.{pair}" for pair in given.split(",")]
+        found.append(override(replace(tuned, recipe_args=()), pairs) if pairs else tuned)
     return tuple(found)
 
 
-def _plain(value: Any) -> Any:
-    """Return arguments in the notation of result rows."""
-    if not isinstance(value, tuple):
-        return value
-    return ",".join(f"{name}={item}" for name, item in value) or DEFAULT
+def by_arm(frame: pd.DataFrame, by: Sequence[str]) -> dict[tuple[str, ...], Mapping[str, Any]]:
+    """Return the rows of a table by their arm."""
+    rows = ({str(name): value for name, value in row.items()} for row in frame.to_dict("records"))
+    return {tuple(str(row[name]) for name in by): row for row in rows}
+
+
+def arm_of(cell: Run, by: Sequence[str]) -> tuple[str, ...]:
+    """Return a cell's arm in the notation of tables."""
+    values = (getattr(cell, name) for name in by)
+    return tuple(words(value) if isinstance(value, tuple) else str(value) for value in values)
 
 
 def _words(key: Any) -> str:

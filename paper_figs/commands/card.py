@@ -1,11 +1,12 @@
 """testbed card: the report card of one objective."""
 
-import sys
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from analysis.commands.evidence_commands import say
 from testbed.cli import show
 
 if TYPE_CHECKING:
@@ -35,11 +36,7 @@ def card(
     from paper_figs import report_card_page
     from paper_figs.save_figures import write_file
 
-    def said(text: str) -> None:
-        if not quiet:
-            print(text, file=sys.stderr, flush=True)
-
-    found = make_card(name, quick=quick, said=said)
+    found = make_card(name, quick=quick, said=partial(say, quiet=quiet))
     path = html or Path("out") / f"card-{file_name(found.title)}.html"
     write_file(path, report_card_page.page(found).encode())
     if json:

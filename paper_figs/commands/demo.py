@@ -1,6 +1,5 @@
 """testbed demo: a tour of the bench, in minutes on two cores."""
 
-import sys
 import time
 from dataclasses import replace
 from importlib.util import find_spec
@@ -9,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from analysis.commands.evidence_commands import say
 from analysis.commands.summary_table import print_summary, summarize
 from analysis.experiment import sweep
 from analysis.sweeps.base_runs import HF_RUN
@@ -52,9 +52,9 @@ def demo(
     )
     if find_spec("reasoning_gym") is None:
         parts = parts[:2]
-        _say("3/3 is left out: it needs pip install 'off-policy-testbed[tasks]'", quiet or json)
+        say("3/3 is left out: it needs pip install 'off-policy-testbed[tasks]'", quiet or json)
     for title, name, cells in parts:
-        _say(title, quiet or json)
+        say(title, quiet or json)
         _run(cells or _real_cells(out / "tiny-model", quiet or json), out / name, workers, quiet or json)
     rows = [row for _, name, _ in parts[1:] for row in summarize(out / name)]
     saved = _draw(out, quiet or json)
@@ -66,11 +66,6 @@ def demo(
     print(CAPTION)
     print("Captions of the others: " + str(out / "figures" / "manifest.json"))
     print(f"\nDone in {time.monotonic() - began:.0f} s. Results and figures are in {out}.")
-
-
-def _say(text: str, quiet: bool) -> None:
-    if not quiet:
-        print(text, file=sys.stderr, flush=True)
 
 
 def _run(cells: "tuple[Run, ...]", folder: Path, workers: int | None, quiet: bool) -> None:
@@ -93,7 +88,7 @@ def _real_cells(folder: Path, quiet: bool) -> "tuple[Run, ...]":
 
         began = time.monotonic()
         train_base(folder, token_task(replace(HF_RUN, task_args=ONE_DIGIT)))
-        _say(f"trained and saved a Qwen2-shaped model in {time.monotonic() - began:.0f} s: {folder}", quiet)
+        say(f"trained and saved a Qwen2-shaped model in {time.monotonic() - began:.0f} s: {folder}", quiet)
     return demo_model(str(folder))
 
 
@@ -109,7 +104,7 @@ def _draw(out: Path, quiet: bool) -> list[str]:
     from paper_figs import plot
     from paper_figs.save_figures import figures
 
-    _say("Drawing figures", quiet)
+    say("Drawing figures", quiet)
     paths: list[str] = []
     for name, source in (("ess-collapse", "ess-collapse"), ("ratio-tails", "arena")):
         paths += [str(saved.png) for saved in figures((name,), out / source, out / "figures")]
