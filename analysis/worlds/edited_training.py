@@ -107,8 +107,6 @@ def lessons(
     world: Any, base_RP: Tensor, batches: Iterable[tuple[Ints, Ints]], learning_rate: float
 ) -> Tensor:
     """Return the base's weights after an Adam step of cross entropy on each batch: prompts and answers."""
-    import torch
-
     from testbed.policies.optimizers import Adam
 
     theta_RP, optimizer = base_RP.clone(), Adam(base_RP)

@@ -9,6 +9,7 @@ decode a token each in one tick, however many are busy; training on a token take
 import numba
 import numpy as np
 
+from analysis.worlds.turn_games import _softmax
 from envs.arrays import Floats, Ints
 from testbed.rng import key
 
@@ -39,12 +40,6 @@ def _length() -> int:
 def _state(place: int, right: int) -> int:
     """Return the critic's bucket of a place, by powers of 2, and the share of right tokens before it."""
     return 5 * min(6, int(np.log2(place + 1))) + (int(4 * right / place) if place else 2)
-
-
-@numba.njit(cache=True)
-def _softmax(logit_A: Floats) -> Floats:
-    e_A = np.exp(logit_A - logit_A.max())
-    return e_A / e_A.sum()
 
 
 @numba.njit(cache=True)

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from analysis.lab import Experiment, Floats, Frame, Groups, Part, Plot, Rows, Seeds, columns, of_seeds, slopes
+from analysis.lab import Experiment, Frame, Groups, Part, Plot, Rows, Seeds, asks, columns, of_seeds, slopes
 from analysis.worlds.trajectory_worlds import of_log
+from envs.arrays import Floats
 from envs.finite_mdp import FiniteMDP
 from envs.logged_data import Log, collect, skilled
 from testbed.estimators.abstraction import star
@@ -213,36 +214,6 @@ EXPERIMENT = Experiment(
     },
 )  # fmt: skip
 
-STAR = "Chaudhari et al. (2024), Abstract reward processes"
-for _name, _which, _source in (
-    ("best-star-errs-less-than-the-best-usual", "best", "12 of 12 cases"),
-    ("median-star-errs-less-than-the-best-usual", "median", "7 of 12 cases"),
-):
-    EXPERIMENT.claim(
-        _name,
-        f"In most random settings the {_which} of 20 STARs errs less than the best of seven usual "
-        f"estimators; the source: in {_source}.",
-        source=STAR,
-    ).compare("error", {"estimator": "best usual"}, {"estimator": f"{_which} STAR"}, typical="median")
-
-EXPERIMENT.claim(
-    "best-star-errs-less-than-fqe-on-its-squares",
-    "In most random settings the best STAR errs less than the best fitted Q evaluation on places or the same "
-    "squares.",
-    source="this project: the abstraction without STAR",
-).compare("error", {"estimator": "best FQE on squares"}, {"estimator": "best STAR"}, typical="median")
-
-
-TALK = "Tennenholtz et al. (2026), Controllable user simulation, arXiv:2605.11519"
-EXPERIMENT.claim(
-    "post-hoc-users-err-more-than-a-priori-ones",
-    "At 4, 8 and 16 turns users trained on labels of the outcome err more about an agent that was not "
-    "logged than users trained on a trait known before.",
-    source=TALK,
-).compare(
-    "error", {"estimator": "post-hoc"}, {"estimator": "a priori"}, over={"turns": TURNS[1:]}, typical="median"
-)
-
 
 def rise_beyond_a_priori(table: Frame) -> Groups:
     """Return how much faster, by turn, the log variance of reweighted post-hoc users rises."""
@@ -253,9 +224,24 @@ def rise_beyond_a_priori(table: Frame) -> Groups:
     return {run: post[run] - prior[run] for run in post}
 
 
-EXPERIMENT.claim(
-    "reweighted-post-hoc-users-vary-faster-than-a-priori-ones",
-    "The log variance of reweighted users trained on labels of the outcome rises by 0.05 a turn more than "
-    "that of users trained on a trait known before, reweighted alike.",
-    source=TALK,
-).compare(rise_beyond_a_priori, by=GROWTH)
+STAR = "Chaudhari et al. (2024), Abstract reward processes"
+TALK = "Tennenholtz et al. (2026), Controllable user simulation, arXiv:2605.11519"
+asks(EXPERIMENT,
+    ("best-star-errs-less-than-the-best-usual", "In most random settings the best of 20 STARs errs less than "
+     "the best of seven usual estimators; the source: in 12 of 12 cases.",
+     {"estimator": "best usual"}, {"estimator": "best STAR"}, {"source": STAR}),
+    ("median-star-errs-less-than-the-best-usual", "In most random settings the median of 20 STARs errs less "
+     "than the best of seven usual estimators; the source: in 7 of 12 cases.",
+     {"estimator": "best usual"}, {"estimator": "median STAR"}, {"source": STAR}),
+    ("best-star-errs-less-than-fqe-on-its-squares", "In most random settings the best STAR errs less than "
+     "the best fitted Q evaluation on places or the same squares.", {"estimator": "best FQE on squares"},
+     {"estimator": "best STAR"}, {"source": "this project: the abstraction without STAR"}),
+    ("post-hoc-users-err-more-than-a-priori-ones", "At 4, 8 and 16 turns users trained on labels of the "
+     "outcome err more about an agent that was not logged than users trained on a trait known before.",
+     {"estimator": "post-hoc"}, {"estimator": "a priori"}, {"source": TALK, "over": {"turns": TURNS[1:]}}),
+    ("reweighted-post-hoc-users-vary-faster-than-a-priori-ones", "The log variance of reweighted users "
+     "trained on labels of the outcome rises by 0.05 a turn more than that of users trained on a trait known "
+     "before, reweighted alike.", None, None, GROWTH,
+     {"outcome": rise_beyond_a_priori, "source": TALK, "typical": "mean"}),
+    outcome="error", typical="median",
+)  # fmt: skip

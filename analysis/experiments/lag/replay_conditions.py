@@ -6,8 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from analysis.lab import PILOT, Experiment, Floats, Grid, Plot, Rows, Seeds, columns, inside, of_seeds, tuned
+from analysis.lab import PILOT, Experiment, Grid, Plot, Rows, Seeds, asks, columns, inside, of_seeds, tuned
 from envs import infinite_horizon
+from envs.arrays import Floats
 from envs.mdps import garnet
 from testbed.offline import tabular_offline
 from testbed.rng import keys
@@ -109,25 +110,17 @@ EXPERIMENT = Experiment(
     systems=("ERC (Experience Replayable Conditions)",),
 )  # fmt: skip
 
-
 INSIDE = {"tuned": inside(arm=("plain", "both", "soft Q"), replays=4)}
-
-
-EXPERIMENT.claim(
-    "a-replaying-actor-critic-equals-soft-q-learning",
-    """After the abstract alone: with both tricks and 4 replays a step A2C ends less than 0.05 below soft
-    Q-learning with as many updates, each at its best setting of pilot worlds; so does plain replay.""",
-    gates=INSIDE,
-).compare("score", {"arm": "both"}, {"arm": "soft Q"}, by=-MARGIN, over={"replays": 4})
-
-EXPERIMENT.claim(
-    "both-conditions-add-to-tuned-replay",
-    "After the abstract alone: at 4 replays a step both tricks end 0.05 above plain replay, both tuned.",
-    gates=INSIDE,
-).compare("score", {"arm": "both"}, {"arm": "plain"}, by=MARGIN, over={"replays": 4})
-
-EXPERIMENT.claim(
-    "replay-with-both-conditions-costs-no-score",
-    "With both tricks and 4 replays a step A2C ends less than 0.05 below A2C without replay, both tuned.",
-    gates={"tuned": inside(arm=("plain", "both"), replays=(0, 4))},
-).compare("score", {"arm": "both", "replays": 4}, {"arm": "plain", "replays": 0}, by=-MARGIN)
+asks(EXPERIMENT,
+    ("a-replaying-actor-critic-equals-soft-q-learning", "After the abstract alone: with both tricks and 4 "
+     "replays a step A2C ends less than 0.05 below soft Q-learning with as many updates, each at its best "
+     "setting of pilot worlds; so does plain replay.",
+     "both", "soft Q", -MARGIN, {"over": {"replays": 4}, "gates": INSIDE}),
+    ("both-conditions-add-to-tuned-replay", "After the abstract alone: at 4 replays a step both tricks end "
+     "0.05 above plain replay, both tuned.", "both", "plain", MARGIN,
+     {"over": {"replays": 4}, "gates": INSIDE}),
+    ("replay-with-both-conditions-costs-no-score", "With both tricks and 4 replays a step A2C ends less than "
+     "0.05 below A2C without replay, both tuned.",
+     {"arm": "both", "replays": 4}, {"arm": "plain", "replays": 0}, -MARGIN),
+    outcome="score",
+)  # fmt: skip
