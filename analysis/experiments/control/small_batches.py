@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from analysis.lab import PILOT, Groups, Plot, Seeds, TunedArms, asks, generator
+from analysis.lab import PILOT, Groups, Plot, Seeds, TunedArms, asks, generator, strips
 from analysis.worlds.offline_worlds import Worlds, random_worlds
 from analysis.worlds.sampled_improvement import Arm, Tokens, learn
 
@@ -86,9 +86,7 @@ def sentences(seeds: Seeds, composed: bool) -> Worlds:
 
 
 def trained(seeds: Seeds, arm: str, world: str = "random", **knobs: Any) -> Groups:
-    """Return the mean score over 40 iterations and the final score, averaged over 6 trainings, or 2 of
-    pilots.
-    """
+    """Return the mean score over 40 iterations and the final one, averaged over 6 trainings (pilots: 2)."""
     if arm == "mdpo, no kl":
         knobs = {**SCARCE.setting("mdpo", world)[0], "knob": np.inf}
     worlds, known = made(seeds, world)
@@ -112,18 +110,20 @@ _more: dict[str, Any] = {
     "at its best settings",
     "budget": "40 iterations, for which settings were chosen",
 }
-_SAYS = "Shows the score (0 the uniform policy, 1 the optimum) %s, each arm at its best settings, "
+
+
+def scored(batches: str, arms: str) -> Plot:
+    says = f"Shows the score (0 the uniform policy, 1 the optimum) averaged over {batches}, each arm at its "
+    return strips("area: mean score of 40 iterations", f"{says}best settings, {arms}")
+
 
 EXPERIMENT = RANDOM.experiment(
     "small-batches", SEEDS, SCORES, ABOUT,
     question="From small batches, what does adaptive sampling add to PPO?",
     source="Corrado & Hanna (2023), PROPS, arXiv:2311.08290",
     margins={"score that counts as equal": SAME},
-    figure=Plot(
-        "strips", x="area: mean score of 40 iterations", y="arm",
-        says=_SAYS % "averaged over 40 small batches in random MDPs" + "of PPO from the last batch, from a "
-        "buffer, or from a buffer drawn adaptively (props).",
-    ),
+    figure=scored("40 small batches in random MDPs", "of PPO from the last batch, from a buffer, or from a "
+                  "buffer drawn adaptively (props)."),
     systems={"PROPS": "learning speed in random MDPs; sampling error is not measured"},
     **_more,
 )  # fmt: skip
@@ -142,11 +142,8 @@ MDPO = SCARCE.experiment(
     question="From batches of 16 steps, what does the KL term add to many gradient steps?",
     source="Tomar et al. (2020), MDPO, arXiv:2005.09814",
     margins={"score that counts as equal": SAME},
-    figure=Plot(
-        "strips", x="area: mean score of 40 iterations", y="arm",
-        says=_SAYS % "averaged over 40 batches of 16 steps in random MDPs" + "of a hundred mirror steps with "
-        "a KL or none (mdpo), few gradient steps, an exact trust region, and PPO.",
-    ),
+    figure=scored("40 batches of 16 steps in random MDPs", "of a hundred mirror steps with a KL or none "
+                  "(mdpo), few gradient steps, an exact trust region, and PPO."),
     systems=("MDPO",),
     **_more,
 )  # fmt: skip
@@ -170,11 +167,8 @@ TOKENS = WORDS.experiment(
     question="For actions of several tokens, what do backups over tokens lose that decomposed ones keep?",
     source="Wen et al. (2024), POAD, arXiv:2405.15821",
     margins={"score that counts as equal": SAME},
-    figure=Plot(
-        "strips", x="area: mean score of 40 iterations", y="arm",
-        says=_SAYS % "averaged over 40 small batches in random MDPs with actions of one to three tokens" +
-        "of PPO with backups over actions, over tokens, or discounted only between actions (decomposed).",
-    ),
+    figure=scored("40 small batches in random MDPs with actions of one to three tokens", "of PPO with "
+                  "backups over actions, over tokens, or discounted only between actions (decomposed)."),
     systems=("POAD",),
     **_more,
 )  # fmt: skip
