@@ -8,6 +8,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ from support.refusals import refuses
 from support.small_runs import SMALL
 
 from analysis.experiment import Stop
-from analysis.judging import replication, seed_intervals, seed_power, verdicts
+from analysis.judging import gates, replication, seed_intervals, seed_power, verdicts
 from analysis.kernels import constrained, proxy_optimization
 from envs import divergence, dynamic_programs
 from envs.logged_bandit import bandit
@@ -31,7 +32,7 @@ from testbed.config.toml_file import _misplaced
 from testbed.data.signals import Signals
 from testbed.estimators import intervals
 from testbed.estimators.trajectory_weights import LoggedEpisodes
-from testbed.exact import gradient_report
+from testbed.exact import fixed_points, flows, gradient_report, group
 from testbed.execution.progress import Plain
 from testbed.logs import clip_report, files, readers, sanity_checks
 from testbed.logs.record import RECORD
@@ -175,7 +176,41 @@ def half_of_the_batch():
     return (adapted.rescaled(torch.ones(2, 2), mask, "sequence_mean", 0.0, 4) / whole).item()
 
 
+def laws_of_two_prompts():
+    """Pairs of responses to one prompt, each prompt as likely as the other."""
+    leaves = SimpleNamespace(prompt_L=[0, 0, 1, 1])
+    bench = SimpleNamespace(leaves=leaves, law_L=np.array([0.1, 0.4, 0.25, 0.25]))
+    return group.batches(bench, 2)[1].tolist()
+
+
+def times_of_entropy():
+    """Without a number of points there are 4,001 times."""
+    path = lambda _, __, time_T: SimpleNamespace(time_T=[len(time_T)], entropy_T=[0])  # noqa: E731
+    with patch.object(flows, "flow", path):
+        return flows.lowest_entropy(None, None, 1.0)[0]
+
+
+def nearest_by_share():
+    """One of two fields is nearer than two of six."""
+    both = {"long": SimpleNamespace(keys="abcdef"), "short": SimpleNamespace(keys="az")}
+    with patch.object(readers, "readers", lambda: both):
+        return readers._nearest({"a": 1, "b": 1})
+
+
+def rates_without_cells():
+    with patch.object(gates, "EXPERIMENTS", {"computed": SimpleNamespace(cells=None)}):
+        return len(gates.rates_of.__wrapped__("computed"))
+
+
 EDGES = {
+    "the nearest format": (nearest_by_share, "The nearest format is short, without z. "),
+    "times of an entropy": (times_of_entropy, 4001),
+    "a batch has one prompt": (laws_of_two_prompts, [0.02, 0.16, 0.32, 0.125, 0.25, 0.125]),
+    "an experiment without cells has no rates": (rates_without_cells, 0),
+    "no truncation where mu has no mass": (
+        lambda: fixed_points.vtrace_policy(np.array([[1.0, 0.0]]), np.array([[1.0, 0.0]]), math.inf)[0],
+        [1.0, 0.0],
+    ),
     "a log that is cut in its first object": (lambda: log_of('{"a": '), []),
     "a sequence without tokens": (kept_without_tokens, [False]),
     "weights are bound twice": (weight_after_two_others, 3.0),
