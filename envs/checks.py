@@ -16,19 +16,15 @@ def check_shapes(
     transition_SAS: Floats, reward_SA: Floats, start_S: Floats, terminal_S: Bools, bonus_S: Floats
 ) -> None:
     """Raise ValueError unless all arrays agree on S and A, and both are at least 1."""
-    if (
-        transition_SAS.ndim != 3
-        or transition_SAS.shape[0] != transition_SAS.shape[2]
-        or not transition_SAS.size
-    ):
+    shape = transition_SAS.shape
+    if len(shape) != 3 or shape[0] != shape[2] or 0 in shape:
         raise ValueError(
             f"transition_SAS has shape {transition_SAS.shape}, expected (S, A, S): one row over next states "
             "for each state and action."
         )
     states, actions = transition_SAS.shape[:2]
-    expected = {"reward_SA": (states, actions)} | dict.fromkeys(
-        ("start_S", "terminal_S", "bonus_S"), (states,)
-    )
+    vectors = dict.fromkeys(("start_S", "terminal_S", "bonus_S"), (states,))
+    expected = {"reward_SA": (states, actions)} | vectors
     given = {"reward_SA": reward_SA, "start_S": start_S, "terminal_S": terminal_S, "bonus_S": bonus_S}
     for name, shape in expected.items():
         if np.shape(given[name]) != shape:
@@ -54,16 +50,11 @@ def check_distributions(name: str, mass_xK: Floats, advice: str) -> None:
 
 def check_dynamics(transition_SAS: Floats, start_S: Floats, terminal_S: Bools) -> None:
     """Raise ValueError unless rows are distributions and no episode starts in a terminal state."""
-    check_distributions(
-        "transition_SAS", transition_SAS, "Give every state-action pair a distribution of next states."
-    )
+    check_distributions("transition_SAS", transition_SAS, "Give each state and action a distribution.")
     check_distributions("start_S", start_S, "Give a distribution of start states.")
     ended = np.flatnonzero(terminal_S & (start_S > 0.0))
     if ended.size:
-        raise ValueError(
-            f"start_S puts mass {start_S[ended[0]]:g} on state {ended[0]}, which is terminal; "
-            "start elsewhere."
-        )
+        raise ValueError(f"start_S has {start_S[ended[0]]:g} in terminal state {ended[0]}; start elsewhere.")
 
 
 def check_rewards(reward_SA: Floats, bonus_S: Floats, noise: str, noise_std: float | Floats) -> None:
@@ -127,9 +118,7 @@ def as_starts_and_keys(
             f"there are {replicas} policies, start_RN has shape {start.shape} and key_R {key.shape}: "
             f"expected ({replicas}, N) and ({replicas},)."
         )
-    if start.size and not (
-        start.min() >= 0 and start.max() < len(terminal_S) and not terminal_S[start].any()
-    ):
+    if start.size and (start.min() < 0 or start.max() >= len(terminal_S) or terminal_S[start].any()):
         raise ValueError(
             f"start_RN holds states from {start.min()} to {start.max()}, expected 0 to {len(terminal_S) - 1} "
             "without terminal states; use start()."
@@ -141,9 +130,7 @@ def as_versions(version_RBT: ArrayLike, shape: tuple[int, int, int], versions: i
     """Return versions as int64 of shape [R, B, T]; ValueError for other shapes, types and numbers."""
     given = np.asarray(version_RBT)
     if given.ndim != 3 or any(n not in (1, wanted) for n, wanted in zip(given.shape, shape, strict=True)):
-        raise ValueError(
-            f"version_RBT has shape {given.shape}, expected {shape} = [R, B, T], or 1 along axes that agree."
-        )
+        raise ValueError(f"version_RBT has shape {given.shape}, expected {shape}, or 1 on axes that agree.")
     if given.dtype.kind not in "iu" or not (given.min() >= 0 and given.max() < versions):
         raise ValueError(
             f"version_RBT holds {given.dtype} from {given.min()} to {given.max()}, expected whole numbers "

@@ -44,9 +44,7 @@ class LQR:
         d, u = np.shape(self.b_DU)
         given = [np.shape(x) for x in (self.a_DD, self.state_cost_DD, self.start_DD, self.action_cost_UU)]
         if given != [(d, d)] * 3 + [(u, u)]:
-            raise ValueError(
-                f"b_DU is {(d, u)}, so A, Q and start must be {(d, d)} and R {(u, u)}; given {given}."
-            )
+            raise ValueError(f"b_DU is {(d, u)}, so A, Q, start must be {(d, d)}, R {(u, u)}; given {given}.")
         if np.linalg.eigvalsh(self.action_cost_UU).min() <= 0:
             raise ValueError("action_cost_UU must be positive definite: every action has to cost something.")
         if not 0.0 <= self.discount < 1.0:
@@ -99,9 +97,8 @@ class LQR:
 
     def starts(self, normal_ND: Floats) -> Floats:
         """x_0 [..., N, D] from standard normals."""
-        return np.asarray(
-            normal_ND @ np.linalg.cholesky(self.start_DD + 1e-12 * np.eye(len(self.start_DD))).T
-        )
+        root_DD = np.linalg.cholesky(self.start_DD + 1e-12 * np.eye(len(self.start_DD)))
+        return np.asarray(normal_ND @ root_DD.T)
 
 
 def point_mass(*, dt: float = 0.2, noise_std: float = 0.01, discount: float = 0.95, axes: int = 1) -> LQR:

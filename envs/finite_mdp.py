@@ -52,12 +52,9 @@ class FiniteMDP:
         self._freeze("transition_SAS", self.transition_SAS, np.float64)
         self._freeze("reward_SA", self.reward_SA, np.float64)
         self._freeze("start_S", self.start_S, np.float64)
-        terminal_S = self._freeze(
-            "terminal_S", np.zeros(states) if self.terminal_S is None else self.terminal_S, bool
-        )
-        bonus_S = self._freeze(
-            "bonus_S", np.zeros(states) if self.bonus_S is None else self.bonus_S, np.float64
-        )
+        none_S = np.zeros(states)
+        terminal_S = self._freeze("terminal_S", none_S if self.terminal_S is None else self.terminal_S, bool)
+        bonus_S = self._freeze("bonus_S", none_S if self.bonus_S is None else self.bonus_S, np.float64)
         checks.check_shapes(self.transition_SAS, self.reward_SA, self.start_S, terminal_S, bonus_S)
         checks.check_dynamics(self.transition_SAS, self.start_S, terminal_S)
         checks.check_rewards(self.reward_SA, bonus_S, self.noise, self.noise_std)
@@ -123,13 +120,10 @@ class FiniteMDP:
         ValueError for versions outside 0 to W - 1.
         """
         if np.ndim(pi_RWSA) != 4:
-            raise ValueError(
-                f"pi_RWSA has shape {np.shape(pi_RWSA)}, expected (R, W, S, A): W policies a replica."
-            )
+            raise ValueError(f"pi_RWSA is {np.shape(pi_RWSA)}, expected (R, W, S, A): W policies a replica.")
         pi_XSA = self._policies("pi_RWSA", pi_RWSA)
-        return self._episodes(
-            pi_XSA, version_RBT, start_RN, group, key_R, step, versions=np.shape(pi_RWSA)[1]
-        )
+        versions = np.shape(pi_RWSA)[1]
+        return self._episodes(pi_XSA, version_RBT, start_RN, group, key_R, step, versions)
 
     def value(self, pi_xSA: Floats) -> Floats:
         """J = E[sum_t discount^t r_t], [x]."""

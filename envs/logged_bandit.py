@@ -125,9 +125,7 @@ def logged_bandit(
     Designed here.
     """
     if temperature <= 0:
-        raise ValueError(
-            f"temperature is {temperature:g}, expected more than 0; raise it for a more even log."
-        )
+        raise ValueError(f"temperature is {temperature:g}, expected above 0; raise it for a more even log.")
     if not 0.0 <= skill <= 1.0:
         raise ValueError(f"skill is {skill:g}, expected 0 (blind) to 1 (knows the mean rewards).")
     mean_SA = mean_rewards(contexts, arms, None, seed)

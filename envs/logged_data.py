@@ -40,9 +40,8 @@ class Log:
         pair_RBT = self.state_RBT * actions + self.action_RBT
         pair_RBT = pair_RBT + np.arange(cells)[:, None, None] * (states * actions)
         visit_RSA = _tally(pair_RBT, weight_RBT, (cells, states, actions))
-        going_RSAS = _tally(
-            pair_RBT * states + self.next_RBT, weight_RBT * self.going_RBT, (cells, states, actions, states)
-        )
+        shape, going_RBT = (cells, states, actions, states), weight_RBT * self.going_RBT
+        going_RSAS = _tally(pair_RBT * states + self.next_RBT, going_RBT, shape)
         earned_RSA = _tally(pair_RBT, weight_RBT * self.reward_RBT, (cells, states, actions))
         return Counts(visit_RSA, going_RSAS, ratio(earned_RSA, visit_RSA))
 
@@ -93,10 +92,8 @@ class Counts:
 def exact_model(world: FiniteMDP) -> tuple[Floats, Floats]:
     """P(s' | s, a) among live states, [S, A, S], and the mean reward, [S, A]; both 0 in terminal states."""
     live_S = ~world.tables.terminal_S
-    return (
-        world.transition_SAS * live_S * live_S[:, None, None],
-        np.where(live_S[:, None], world.mean_reward_SA, 0.0),
-    )
+    reward_SA = np.where(live_S[:, None], world.mean_reward_SA, 0.0)
+    return world.transition_SAS * live_S * live_S[:, None, None], reward_SA
 
 
 def expected_counts(world: FiniteMDP, mu_RSA: Floats, episodes: ArrayLike = 1.0) -> Counts:
@@ -117,9 +114,7 @@ def draw_counts(
     for noise 'bernoulli' with a bonus of the next state, for which sums cannot be drawn here.
     """
     law_RSA = np.broadcast_to(law_RSA, (cells or len(law_RSA), world.states, world.actions))
-    check_distributions(
-        "law_RSA", law_RSA.reshape(len(law_RSA), -1), "Give a distribution of state-action pairs."
-    )
+    check_distributions("law_RSA", law_RSA.reshape(len(law_RSA), -1), "Give a distribution of pairs.")
     bonus_S = world.tables.bonus_S
     if world.noise == "bernoulli" and bonus_S.any():
         raise ValueError("the world has bernoulli rewards and a bonus; expected one of them: use collect().")
@@ -153,9 +148,7 @@ def collect(
     """
     mu_RWSA = np.asarray(mu_RWSA, dtype=np.float64)
     if mu_RWSA.ndim != 4 or len(mu_RWSA) != len(key_R):
-        raise ValueError(
-            f"mu_RWSA has shape {mu_RWSA.shape} for {len(key_R)} keys, expected (R, W, S, A), R = keys."
-        )
+        raise ValueError(f"mu_RWSA has shape {mu_RWSA.shape}, expected (R, W, S, A) with R = {len(key_R)}.")
     policies = mu_RWSA.shape[1]
     mass_W = np.full(policies, 1 / policies) if share_W is None else np.asarray(share_W, dtype=np.float64)
     check_distributions("share_W", mass_W, "Give each logging policy its share of the episodes.")
@@ -166,9 +159,8 @@ def collect(
     from envs import kernels
 
     uniform_RB = kernels.uniforms(np.asarray(key_R, np.uint64), step + _START_STEPS, episodes, 1)[..., 0]
-    played = longer.simulate_versions(
-        mu_RWSA, source_B[None, :, None], longer.start(uniform_RB), 1, key_R, step
-    )
+    start_RN = longer.start(uniform_RB)
+    played = longer.simulate_versions(mu_RWSA, source_B[None, :, None], start_RN, 1, key_R, step)
     mask_RBT, going_RBT = played.mask_RBT[..., :-1], played.mask_RBT[..., 1:]
     return Log(
         state_RBT=played.state_RBT[..., :-1],

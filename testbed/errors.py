@@ -62,9 +62,8 @@ def printable(text: object, most: int = SHOWN) -> str:
     shown = _escaped(whole[:most])
     if len(whole) <= most and len(shown) <= most:
         return shown
-    return (
-        f"{shown[: most * 3 // 4 - 40]} … {len(whole):,} in all … {_escaped(whole[-most:])[-(most // 4) :]}"
-    )
+    start, end = shown[: most * 3 // 4 - 40], _escaped(whole[-most:])[-(most // 4) :]
+    return f"{start} … {len(whole):,} in all … {end}"
 
 
 def _escaped(text: str) -> str:

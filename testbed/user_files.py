@@ -65,10 +65,8 @@ def outside_function(name: str, positional: int, expected: str) -> Entry:
     parameters = inspect.signature(entry.function).parameters.values()
     given = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.POSITIONAL_ONLY)]
     if len(given) != positional:
-        raise UserError(
-            f"{function} in {path} has positional parameters {', '.join(given) or 'none'}; "
-            f"expected {expected}."
-        )
+        said = f"{function} in {path} has positional parameters {', '.join(given) or 'none'}"
+        raise UserError(f"{said}; expected {expected}.")
     return entry
 
 

@@ -116,9 +116,7 @@ class ReasoningGym(TokenTask):
                 text = self.prompt.format_map(fields)
             except (KeyError, IndexError) as error:
                 known = ", ".join(sorted(k for k in fields if isinstance(k, str)))
-                raise ValueError(
-                    f"prompt {self.prompt!r} asks for {error}, {self.dataset} has: {known}."
-                ) from error
+                raise ValueError(f"prompt {self.prompt!r} asks for {error}, known are {known}.") from error
             except ValueError as error:
                 raise ValueError(
                     f"prompt {self.prompt!r} is not a format string: {error}. Write {{{{ and }}}} for braces."
@@ -157,7 +155,7 @@ class ReasoningGym(TokenTask):
         for item in map(self._find, self.check_prompts(prompt_NQ)):
             if item.answer is None:
                 raise ValueError(
-                    f"{self.dataset} gives no reference answer to {item.prompt[:80]!r}, so no teacher."
+                    f"no reference answer to {item.prompt[:80]!r} in {self.dataset}: no teacher."
                 )
             answers.append(item.answer)
         tokens = [self.encode(answer) for answer in answers]
@@ -179,9 +177,8 @@ class ReasoningGym(TokenTask):
         scorer = SafeScorer(self.scorer.dataset, partial_credit=True)
         with isolated():
             reference = [scorer.score(item.answer, item.entry) for item in drawn if item.answer is not None]
-            garbage = [
-                scorer.score(text, item.entry) for item in drawn for text in GARBAGE if text != item.answer
-            ]
+            texts = [(item, text) for item in drawn for text in GARBAGE if text != item.answer]
+            garbage = [scorer.score(text, item.entry) for item, text in texts]
         return Report(
             dataset=self.dataset, items=len(drawn), without_answer=len(drawn) - len(reference),
             reference_below_one=sum(score < 1.0 for score in reference), garbage=len(garbage),
@@ -209,9 +206,7 @@ class ReasoningGym(TokenTask):
             if self.item(index).prompt == text:
                 break
         if text not in self._index:
-            raise ValueError(
-                f"{text[:80]!r} is not one of the {self.pool} problems of this {self.dataset} task."
-            )
+            raise ValueError(f"{text[:80]!r} is none of the {self.pool} problems of {self.dataset}.")
         return self._items[self._index[text]]
 
     def _longest_answer(self, surveyed: list[Item]) -> int:
@@ -241,17 +236,13 @@ def open_dataset(name: str, args: Mapping[str, Any]) -> Any:
         ) from error
     if name not in DATASETS:
         near = difflib.get_close_matches(name, DATASETS, n=1)
-        hint = (
-            f"Did you mean {near[0]!r}?"
-            if near
-            else f"It has {len(DATASETS)}: {', '.join(sorted(DATASETS))}."
-        )
+        hint = f"It has {len(DATASETS)}: {', '.join(sorted(DATASETS))}."
+        hint = f"Did you mean {near[0]!r}?" if near else hint
         raise ValueError(f"reasoning-gym has no data set {name!r}. {hint}")
     given = dict(args)
     if name == "composite":
-        given["datasets"] = [
-            d if isinstance(d, DatasetSpec) else DatasetSpec(**d) for d in given.get("datasets", [])
-        ]
+        parts = given.get("datasets", [])
+        given["datasets"] = [d if isinstance(d, DatasetSpec) else DatasetSpec(**d) for d in parts]
     try:
         with isolated(silent=True):
             return gym.create_dataset(name, **given)

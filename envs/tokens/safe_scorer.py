@@ -96,9 +96,8 @@ class SafeScorer:
                 source = inspect.getsource(kind.score_answer)
             except OSError:  # no source to read: assume the worst
                 source = "parse_expr("
-            self._evaluates[kind] = (
-                "sympy" if _SYMPY.search(source) else "python" if _PYTHON.search(source) else ""
-            )
+            plain = "python" if _PYTHON.search(source) else ""
+            self._evaluates[kind] = "sympy" if _SYMPY.search(source) else plain
         return self._evaluates[kind]
 
     def _harmless(self, answer: str, item: Mapping[str, Any]) -> bool:

@@ -119,9 +119,7 @@ class TokenTree:
         """
         pi_RWSA = self._policy(pi_RWSA, "pi_RWSA")
         if pi_RWSA.ndim != 4:
-            raise ValueError(
-                f"pi_RWSA has shape {pi_RWSA.shape}, expected (R, W, S, A): W policies a replica."
-            )
+            raise ValueError(f"pi_RWSA is {pi_RWSA.shape}, expected (R, W, S, A): W policies a replica.")
         return self._episodes(pi_RWSA, version_RBT, start_RN, group, key_R, step, given_RBT)
 
     def _episodes(
@@ -145,9 +143,7 @@ class TokenTree:
                 "must share the axis R."
             )
         if np.any(start_RN % self.nodes) or np.any((start_RN < 0) | (start_RN >= self.states)):
-            raise ValueError(
-                f"start_RN must hold root states, multiples of {self.nodes} below {self.states}."
-            )
+            raise ValueError(f"start_RN must hold roots, multiples of {self.nodes} below {self.states}.")
         check_counts(group=group)
         uniform_RBT = uniforms(keys, step, start_RN.shape[1] * group, self.horizon)
         version_RBT = as_versions(version_RBT, uniform_RBT.shape, pi_RWSA.shape[1])
@@ -155,9 +151,8 @@ class TokenTree:
         mask_RBT = np.zeros(uniform_RBT.shape, bool)
         end = -1 if self.end_token is None else self.end_token
         policies = np.ascontiguousarray(pi_RWSA)
-        given_RBT = (
-            np.full(uniform_RBT.shape, -1) if given_RBT is None else self._given(given_RBT, uniform_RBT.shape)
-        )
+        shape = uniform_RBT.shape
+        given_RBT = np.full(shape, -1) if given_RBT is None else self._given(given_RBT, shape)
         walk(policies, version_RBT, start_RN, uniform_RBT, end, state_RBT, action_RBT, mask_RBT, given_RBT)
         reward_RBT = np.where(mask_RBT, self.reward_SA[state_RBT, action_RBT], 0.0)
         return Episodes(state_RBT, action_RBT, reward_RBT, mask_RBT & self.chosen_T)
@@ -222,9 +217,8 @@ class TokenTree:
 
     def _split(self, array_xS: Floats, tail: int) -> Floats:
         axis = array_xS.ndim - tail - 1
-        return array_xS.reshape(
-            *array_xS.shape[:axis], len(self.prompt_NQ), self.nodes, *array_xS.shape[axis + 1 :]
-        )
+        shape = array_xS.shape
+        return array_xS.reshape(*shape[:axis], len(self.prompt_NQ), self.nodes, *shape[axis + 1 :])
 
     def _forward(self, edge_xSA: Floats, join: Callable[[Floats, Floats], Floats]) -> Floats:
         """The product or, with np.add, the sum of the edges on the path to each node, [x, S]."""
@@ -365,9 +359,7 @@ def _distinct(task: TokenTask, count: int, seed: int) -> Ints:
         seen.update(dict.fromkeys(tuple(int(v) for v in row) for row in task.prompts(rng, count)))
         if len(seen) >= count:
             return np.array(list(seen)[:count], dtype=np.int64)
-    raise ValueError(
-        f"{64 * count} draws gave {len(seen)} distinct prompts, fewer than prompts={count}; ask for fewer."
-    )
+    raise ValueError(f"{64 * count} draws gave {len(seen)} distinct prompts, ask for fewer than {count}.")
 
 
 @world("tree")

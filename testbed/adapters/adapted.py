@@ -38,9 +38,7 @@ class Adapted:
         for term in self.terms:
             objective[term.objective].bind(**dict(term.args))
             if callable(term.coefficient):
-                raise UserError(
-                    f"the coefficient of '{term.objective}' is a schedule. Give a constant number."
-                )
+                raise UserError(f"the coefficient of '{term.objective}' is a schedule. Give a constant.")
 
     @property
     def names(self) -> tuple[str, ...]:

@@ -113,9 +113,7 @@ def check_options(args: Any, adapted: Adapted) -> None:
             )
     ref = adapted.readers("ref")
     if ref and not args.beta:
-        raise UserError(
-            f"{ref[0]} reads the reference policy, which TRL scores only with beta > 0. Set beta above 0."
-        )
+        raise UserError(f"{ref[0]} reads the reference policy, which TRL scores only with beta above 0.")
     if args.beta and not adapted.may_read("ref"):
         raise UserError(f"beta={args.beta} would do nothing: add terms=[Term('kl_penalty', {args.beta})].")
     whole = {name: scope for name, scope in adapted.scopes().items() if scope in ("group", "batch")}

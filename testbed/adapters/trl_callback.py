@@ -64,9 +64,8 @@ def live_metrics(
     if not bool(some_B.any()):
         return {}
     mask_BT = known_BT[some_B].cpu()
-    pi_BT, mu_BT = (
-        torch.where(mask_BT, value.detach()[some_B].double().cpu(), 0.0) for value in (log_pi_BT, log_mu_BT)
-    )
+    both = log_pi_BT, log_mu_BT
+    pi_BT, mu_BT = (torch.where(mask_BT, x.detach()[some_B].double().cpu(), 0.0) for x in both)
     length_B = torch.full((len(mask_BT),), mask_BT.shape[1])
     tokens = Tokens(mask_BT.flatten(), pi_BT.flatten(), mu_BT.flatten(), length_B)
     found = {name: value for name, value in ratio_numbers(tokens).items() if name not in COUNTS}
@@ -91,11 +90,8 @@ def verl_metrics(data: Any, stack: str = "verl") -> dict[str, float]:
     held = getattr(data, "batch", data)
     missing = [n for n in ("old_log_probs", ("rollout_log_probs"), "response_mask") if n not in held.keys()]  # noqa: SIM118
     if missing:
-        hint = (
-            " Set actor_rollout_ref.rollout.calculate_log_probs=True."
-            if "rollout_log_probs" in missing
-            else ""
-        )
+        flag = " Set actor_rollout_ref.rollout.calculate_log_probs=True."
+        hint = flag if "rollout_log_probs" in missing else ""
         raise UserError(f"The batch lacks {', '.join(missing)}.{hint}")
     return live_metrics(held["old_log_probs"], held["rollout_log_probs"], held["response_mask"], stack)
 
@@ -174,9 +170,8 @@ class DiagnosticsCallback(TrainerCallback):
         if not parts:
             return
         width = max(part[0].shape[1] for part in parts)
-        pi_BT, mu_BT, mask_BT = (
-            torch.cat([pad(part[i], (0, width - part[i].shape[1])) for part in parts]) for i in range(3)
-        )
+        padded = ([pad(x, (0, width - x.shape[1])) for x in column] for column in zip(*parts, strict=True))
+        pi_BT, mu_BT, mask_BT = map(torch.cat, padded)
         found = live_metrics(pi_BT, mu_BT, mask_BT, stack="")
         log_rho_N = (pi_BT - mu_BT)[mask_BT]
         log_rho_N = log_rho_N[~torch.isnan(log_rho_N)]

@@ -31,9 +31,8 @@ def batch_std_areal(signals: Signals, *, reward_norm: bool = True, eps: float = 
     Normalization class.
     """
     value_B = group_std(signals, eps=eps) if reward_norm else signals.reward_B
-    return _standardized(
-        value_B, signals.require("mask_BT", "batch_std@areal").sum(-1).to(value_B.dtype), eps
-    )
+    length_B = signals.require("mask_BT", "batch_std@areal").sum(-1)
+    return _standardized(value_B, length_B.to(value_B.dtype), eps)
 
 
 def _standardized(value_B: Tensor, count_B: Tensor, eps: float) -> Tensor:

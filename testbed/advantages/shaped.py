@@ -26,8 +26,7 @@ def shaped_std(
     """
     if not (above > 0 and below > 0):
         raise UserError(f"above is {above:g} and below {below:g}; expected positive numbers.")
-    over_B, under_B = (signals.reward_B - knee).clamp(min=0), (knee - signals.reward_B).clamp(min=0)
-    bent_B = torch.where(
-        signals.reward_B > knee, knee + above * torch.log1p(over_B), knee - torch.expm1(below * under_B)
-    )
+    over_B = signals.reward_B - knee
+    high_B, low_B = above * over_B.clamp(min=0).log1p(), -torch.expm1(below * (-over_B).clamp(min=0))
+    bent_B = knee + torch.where(over_B > 0, high_B, low_B)
     return group_std(replace(signals, reward_B=bent_B), eps=eps)

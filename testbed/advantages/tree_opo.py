@@ -56,12 +56,8 @@ def staged_pairs(signals: Signals, success: float) -> Tensor:
             f"its parent, below {count}, or -1, without cycles."
         )
     won_B, group_B = signals.reward_B >= success, signals.group_B
-    return (
-        below_BB
-        & ~won_B[..., :, None]
-        & won_B[..., None, :]
-        & (group_B[..., :, None] == group_B[..., None, :])
-    )
+    same_BB = group_B[..., :, None] == group_B[..., None, :]
+    return below_BB & ~won_B[..., :, None] & won_B[..., None, :] & same_BB
 
 
 def project(center: Floats, pairs: Ints, delta: float) -> Floats:

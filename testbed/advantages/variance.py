@@ -76,9 +76,8 @@ def optimal_baseline_author(signals: Signals, *, cap: float = 8.0, average: Aver
     """
     method = "optimal_baseline@author"
     log_w_B = signals.log_weight(method)
-    log_energy_B = (
-        2 * log_w_B + 2 * log_w_B.clamp(max=math.log(cap)) + signals.require("score_norm_B", method).log()
-    )
+    log_weight_B = 2 * log_w_B + 2 * log_w_B.clamp(max=math.log(cap))
+    log_energy_B = log_weight_B + signals.require("score_norm_B", method).log()
     return signals.reward_B - weighted_center(signals.reward_B, log_energy_B, signals.group_B, average)
 
 

@@ -134,9 +134,8 @@ def room(folder: Path) -> Iterator[Finding]:
     except OSError as error:
         yield Finding("write access", f"{there}: {error.strerror}", "broken", "give another --folder")
     free = shutil.disk_usage(there).free / 2**30
-    yield Finding(
-        "disk", f"{free:.1f} GiB free", *_scarce(free < ROOM, "make room, or give another --folder")
-    )
+    advice = _scarce(free < ROOM, "make room, or give another --folder")
+    yield Finding("disk", f"{free:.1f} GiB free", *advice)
     memory = Room.now("cpu").memory / 2**30
     yield Finding("memory", f"{memory:.1f} GiB free", *_scarce(memory < MEMORY, "take fewer --workers"))
 
@@ -162,9 +161,8 @@ def self_test() -> Finding:
         )
     late = seconds > LONGEST
     advice = f"slower than {LONGEST:g} s: the first call compiles, or the machine is busy" if late else ""
-    return Finding(
-        "self-test", f"trained twice, bit for bit, in {seconds:.1f} s", "note" if late else "ok", advice
-    )
+    said = f"trained twice, bit for bit, in {seconds:.1f} s"
+    return Finding("self-test", said, "note" if late else "ok", advice)
 
 
 def _trained_twice() -> bool:

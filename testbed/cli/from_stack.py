@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from testbed.recipes.stack_composition import Composition
 
 NONE = "none"
+LABELS = ("objective", "formula", "aggregation", "denominator", "advantage", "terms", "anchor", "passes")
 
 
 def from_stack(
@@ -45,16 +46,7 @@ def from_stack(
         return
     given = " ".join(f"{key}={value}" for key, value in facts["given"].items()) or "nothing set"
     print(f"{stack(composed.stack).title} with {given}\n")
-    for label in (
-        "objective",
-        "formula",
-        "aggregation",
-        "denominator",
-        "advantage",
-        "terms",
-        "anchor",
-        "passes",
-    ):
+    for label in LABELS:
         print(f"  {label:<12} {_line(facts, label)}")
     if composed.unused:
         print(f"\nWithout effect here: {', '.join(composed.unused)}.")
@@ -103,7 +95,6 @@ def _line(facts: dict[str, Any], label: str) -> str:
 
 
 def _called(name: str, hyper: dict[str, Any]) -> str:
-    words = ", ".join(
-        f"{key}={value:.6g}" if isinstance(value, float) else f"{key}={value}" for key, value in hyper.items()
-    )
+    plain = {key: f"{value:.6g}" if isinstance(value, float) else value for key, value in hyper.items()}
+    words = ", ".join(f"{key}={value}" for key, value in plain.items())
     return f"{name}({words})" if words else name

@@ -97,12 +97,8 @@ def _metric_aliases(name: str) -> list[str]:
 def _registered(about: str, folder: str, decorator: str, *promises: str) -> Kind:
     """Return the kind of a registry, named as its decorator."""
     module = f"testbed.{folder.replace('/', '.')}"
-    return Kind(
-        about,
-        _entries(f"{module}:{decorator}", *promises),
-        f"testbed/{folder}",
-        rf"^@{decorator}(\.variant)?\(",
-    )
+    entries = _entries(f"{module}:{decorator}", *promises)
+    return Kind(about, entries, f"testbed/{folder}", rf"^@{decorator}(\.variant)?\(")
 
 
 CORE = {

@@ -45,7 +45,6 @@ def compare(
 
 def with_variants(names: list[str]) -> "list[Entry]":
     """Return the entries, each once; the name of a base includes its variants."""
-    entries = [
-        objective[each] for name in names for each in (objective[name].name, *objective.variants(name))
-    ]
+    known = [objective[name].name for name in names]
+    entries = [objective[each] for name in known for each in (name, *objective.variants(name))]
     return list({entry.name: entry for entry in entries}.values())

@@ -133,14 +133,8 @@ def _on_paper(design: "Design") -> dict[str, float]:
 
     d = design
     plain = d.pools == "split" and d.max_age is None and d.pieces == 1 and d.updates == 1 and d.sync_time == 0
-    if (
-        not plain
-        or d.admission != "none"
-        or d.barrier
-        or d.order != "fifo"
-        or d.sync_every > 1
-        or d.tool_time
-    ):
+    plain = plain and d.admission == "none" and not d.barrier and not d.tool_time
+    if not plain or d.order != "fifo" or d.sync_every > 1:
         return {}
     found = {"period": closed_forms.streaming_period(d)}
     load = closed_forms.load(d)
@@ -153,9 +147,7 @@ def _on_paper(design: "Design") -> dict[str, float]:
 
 def _histograms(found: "Report") -> dict[str, Any]:
     shares = {"token": found.token_K, "sample": found.sample_K, "group": found.group_K}
-    return {
-        f"lag_{name}_shares": [float(x) for x in share_K[: last(share_K)]] for name, share_K in shares.items()
-    }
+    return {f"lag_{name}_shares": list(map(float, s_K[: last(s_K)])) for name, s_K in shares.items()}
 
 
 def last(share_K: Any) -> int:

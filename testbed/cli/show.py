@@ -30,9 +30,8 @@ def _plain(value: Any) -> Any:
 
 def sparkline(values: Iterable[float], full: float = 1.0) -> str:
     """Return a block per value of at least 0, the tallest for `full` and above and for what is not finite."""
-    heights = (
-        round(min(value / full, 1.0) * (len(BLOCKS) - 1)) if math.isfinite(value) else -1 for value in values
-    )
+    top = len(BLOCKS) - 1
+    heights = (round(min(x / full, 1.0) * top) if math.isfinite(x) else -1 for x in values)
     return "".join(BLOCKS[height] for height in heights)
 
 
@@ -50,9 +49,8 @@ def table(rows: Sequence[Mapping[str, Any]], title: str = "") -> None:
     grid = Table(title=title or None, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
     widths = _widths(rows, console.width) if console.is_terminal else dict.fromkeys(rows[0])
     if widths is None:
-        found = [
-            "; ".join(f"{name} {_cell(value)}" for name, value in row.items() if value != "") for row in rows
-        ]
+        cells = ([f"{name} {_cell(value)}" for name, value in row.items() if value != ""] for row in rows)
+        found = ["; ".join(each) for each in cells]
         print("\n".join(textwrap.fill(line, console.width, subsequent_indent="  ") for line in found))
         return
     for name in rows[0]:
@@ -100,9 +98,8 @@ def latex(rows: Sequence[Mapping[str, Any]]) -> str:
     head = [_in_latex(name) for name in rows[0]]
     lines = [" & ".join(line) + r" \\" for line in (head, *body)]
     start = rf"\begin{{tabular}}{{{'l' * len(head)}}}"
-    return "\n".join(
-        [start, r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", r"\end{tabular}"]
-    )
+    ruled = [start, r"\toprule", lines[0], r"\midrule", *lines[1:], r"\bottomrule", r"\end{tabular}"]
+    return "\n".join(ruled)
 
 
 def _in_latex(text: str) -> str:

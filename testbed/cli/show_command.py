@@ -118,12 +118,8 @@ def _folded(name: str) -> str:
 def _cite(names: list[str], bibtex: bool, json: bool) -> None:
     """Print the sources of names: of an objective first, then of what else has the name."""
     known = {name: list(_of_the_loss(name)) for name in names}
-    sources = {
-        name: str(facts["source"])
-        for name, found in known.items()
-        for _, facts in found[:1]
-        if "source" in facts
-    }
+    first = {name: found[0][1] for name, found in known.items() if found}
+    sources = {name: str(facts["source"]) for name, facts in first.items() if "source" in facts}
     for name in names:
         if name in sources:
             continue
@@ -185,13 +181,8 @@ def composition(entry: "Entry") -> dict[str, Any]:
         "step rule": (", ".join(f"{name}={value}" for name, value in changed.items()) or "none"),
     }
     own = "the default composition of an objective without a recipe" if _default(entry) else ""
-    return {
-        "name": entry.name,
-        "what": own or entry.formula,
-        "source": entry.source,
-        "recipe_args": entry.defaults,
-        **parts,
-    }
+    given = {"source": entry.source, "recipe_args": entry.defaults}
+    return {"name": entry.name, "what": own or entry.formula, **given, **parts}
 
 
 def _default(entry: "Entry") -> bool:

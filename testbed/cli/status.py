@@ -75,11 +75,8 @@ def _print(found: "Status", store: "Store") -> None:
     if found.damaged:
         print(f"{counted(found.damaged, 'pending cell')} had a damaged result; the next run makes it again.")
     for failure in store.failures().values():
-        together = (
-            f"{len(failure.cells)} cells that share one pack and fail together: "
-            if len(failure.cells) > 1
-            else ""
-        )
+        many = len(failure.cells)
+        together = f"{many} cells that share one pack and fail together: " if many > 1 else ""
         print(f"{failure.kind}: {failure.message} ({together}pack {failure.pack})")
 
 

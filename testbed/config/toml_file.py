@@ -242,9 +242,7 @@ def _size(axes: Mapping[str, Sequence[Any]]) -> int:
 def _cells(run: Run, fields: Mapping[str, Any], axes: Mapping[str, Sequence[Any]]) -> Iterator[Run]:
     """Yield the cells of a grid; cells with a common value share the object, so checking them is quick."""
     start = dataclasses.replace(run, **{name: coerced(name, value) for name, value in fields.items()})
-    typed = [
-        values if "." in name else [coerced(name, value) for value in values] for name, values in axes.items()
-    ]
+    typed = [v if "." in name else [coerced(name, value) for value in v] for name, v in axes.items()]
     for values in itertools.product(*typed):
         changed: dict[str, Any] = {}
         for name, value in zip(axes, values, strict=True):

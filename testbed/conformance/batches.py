@@ -114,9 +114,8 @@ def calm(seed: int = 0) -> tuple[Rows, ...]:
 
 def collapsed(rows: Sequence[Row]) -> Rows:
     """Return the rows with mu = anchor: the data that a loss with one old log-probability can use."""
-    return tuple(
-        replace(row, tokens=tuple(replace(token, log_mismatch=0.0) for token in row.tokens)) for row in rows
-    )
+    alike = ([replace(token, log_mismatch=0.0) for token in row.tokens] for row in rows)
+    return tuple(replace(row, tokens=tuple(tokens)) for row, tokens in zip(rows, alike, strict=True))
 
 
 def joined(batches: Sequence[Batch]) -> Batch:

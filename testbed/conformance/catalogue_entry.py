@@ -74,9 +74,7 @@ class Reference:
         hyper = dict(objective[self.objective].defaults) | dict(self.hyper)
         told = ", ".join(f"{name} {_number(value)}" for name, value in hyper.items())
         parts = [self.objective + (f" with {told}" if told else "")]
-        parts += [
-            f"+ {_number(term.at(0, 1))} {term.objective}{_arguments(term.args)}" for term in self.terms
-        ]
+        parts += [f"+ {_number(t.at(0, 1))} {t.objective}{_arguments(t.args)}" for t in self.terms]
         parts.append(f"aggregation {self.aggregation}")
         if self.aggregation in WITH_LENGTH:
             parts.append(f"length {_number(self.length)}" if self.length else "length = width of the batch")

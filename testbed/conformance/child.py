@@ -22,9 +22,7 @@ def load(target: str) -> Callable[..., Any]:
         return outside_callable(target).function
     module, _, name = target.partition(":")
     if not name:
-        raise UserError(
-            f"'{target}' names no function; expected FILE.py:FUNCTION or package.module:function."
-        )
+        raise UserError(f"'{target}' names no function; give FILE.py:FUNCTION or package.module:function.")
     sys.path.insert(0, os.getcwd())
     try:
         found: Any = importlib.import_module(module)
@@ -54,9 +52,8 @@ def answer(job: dict[str, Any]) -> dict[str, Any]:
     binding = bind(function, job["target"], job["inputs"], job["given"], job["layout"])
     if job["command"] == "identify":
         return identify(binding).as_dict()
-    return conform(
-        binding, job["as"], job["aggregation"], job["length"], job["hyper"], job["strict"]
-    ).as_dict()
+    given = (job[name] for name in ("as", "aggregation", "length", "hyper", "strict"))
+    return conform(binding, *given).as_dict()
 
 
 def plain(value: Any) -> Any:

@@ -130,9 +130,8 @@ def _start(
         known = dict(objective[made.objective].defaults) | dict(made.objective_args)
         known |= {k: v for k, v in binding.told.items() if k in known} | hyper
         terms = tuple(Term(term.objective, term.at(0, 1), term.args) for term in made.terms)
-        start = Reference(
-            made.objective, (), aggregation or made.aggregation, length or made.length, terms=terms
-        )
+        mode, length = aggregation or made.aggregation, length or made.length
+        start = Reference(made.objective, (), mode, length, terms=terms)
         if "reward" in binding.roles and "adv" not in binding.roles:
             start = replace(start, advantage=made.advantage, advantage_args=made.advantage_args)
     return start, known

@@ -45,13 +45,8 @@ class Counterexample:
             }
             for row in self.rows
         ]
-        return {
-            "rows": rows,
-            "weights": self.mine,
-            "expected": self.theirs,
-            "problem": self.problem,
-            "lines": self.lines(),
-        }
+        numbers = {"rows": rows, "weights": self.mine, "expected": self.theirs}
+        return {**numbers, "problem": self.problem, "lines": self.lines()}
 
 
 def _row(weights: tuple[float, ...]) -> str:

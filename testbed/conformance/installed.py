@@ -86,9 +86,8 @@ def _one(package: str, release: str, name: str, function: Callable[..., Any]) ->
         return Outcome(package, release, name, "cannot be called", why)
     if found.equals:
         first = found.equals[0]
-        same = [
-            e.objective for e in found.equals if e.factor == first.factor and e.objective != first.objective
-        ]
+        alike = (e for e in found.equals if e.factor == first.factor)
+        same = [e.objective for e in alike if e.objective != first.objective]
         also = tuple(dict.fromkeys(same))
         return Outcome(package, release, name, "equals", first.words(), also=also)
     near = found.nearest[0]
@@ -132,10 +131,8 @@ where it runs; `--only "liger-kernel"`, or the name of a loss, runs a part of it
 def page(found: Iterable[Outcome]) -> str:
     """Return docs/conformance.md."""
     rows = list(found)
-    lines = [
-        "| package | version | losses | equal an entry | differ | cannot be called |",
-        "|---|---|---:|---:|---:|---:|",
-    ]
+    heads = "package", "version", "losses", "equal an entry", "differ", "cannot be called"
+    lines = [f"| {' | '.join(heads)} |", "|---|---|---:|---:|---:|---:|"]
     names = list(dict.fromkeys((row.package, row.version) for row in rows))
     for package, release in names:
         mine = [row.verdict for row in rows if row.package == package]

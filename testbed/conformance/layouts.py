@@ -76,9 +76,8 @@ def in_rows(value: Any, there_BT: Tensor, binding: Binding) -> Tensor | None:
         lengths = there_BT.sum(-1).tolist()
         if [tuple(each.shape) for each in value] != [(length,) for length in lengths]:
             return None
-        return torch.zeros(there_BT.shape, dtype=value[0].dtype).masked_scatter(
-            there_BT, torch.cat(list(value))
-        )
+        flat_N = torch.cat(list(value))
+        return torch.zeros(there_BT.shape, dtype=flat_N.dtype).masked_scatter(there_BT, flat_N)
     if binding.layout == "packed":
         count = int(there_BT.sum())
         if value.shape not in ((count,), (1, count)):

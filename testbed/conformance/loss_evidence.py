@@ -164,9 +164,8 @@ def widened(evidence: Evidence, ratios: Sequence[float]) -> Evidence:
                     rows.append(Row((two,) * length, adv, 0.5 + adv / 4, len(rows) % 3))
     wide = Row((Token(),) * WIDTH)
     added = [tuple([*rows[i : i + ROWS - 1], *(wide,) * ROWS][:ROWS]) for i in range(0, len(rows), ROWS - 1)]
-    return (
-        replace(gather(evidence.binding, (*evidence.rows, *added)), calm=evidence.calm) if added else evidence
-    )
+    more = (*evidence.rows, *added)
+    return replace(gather(evidence.binding, more), calm=evidence.calm) if added else evidence
 
 
 def visible(rows: Rows, binding: Binding) -> Rows:
@@ -180,9 +179,7 @@ def sound(binding: Binding, logp: Tensor, batch: Batch) -> Outcome:
     if not (np.isfinite(found.value) and bool(torch.isfinite(found.weight_BT).all())):
         words = passed(call_arguments(binding, logp, batch, torch.float64))
         what = f"a loss of {found.value}" if not np.isfinite(found.value) else "a gradient that is not finite"
-        raise LossError(
-            "nan", f"{binding.name} returned {what}, but every number it was passed is finite: {words}."
-        )
+        raise LossError("nan", f"{binding.name} returned {what}, but was passed finite numbers: {words}.")
     return found
 
 
@@ -224,10 +221,8 @@ def more_batches(count: int = 24, seed: int = 1) -> list[Rows]:
     """Return further batches, of other sizes and scales than the stack's."""
     draw = random.Random(seed)
     sizes = (0.001, 0.03, 0.2, 0.5, 1.2)
-    return [
-        random_rows(draw, draw.randint(2, 7), draw.randint(2, 9), sizes[index % 5], 0.2)
-        for index in range(count)
-    ]
+    draws = [(draw.randint(2, 7), draw.randint(2, 9), sizes[index % 5]) for index in range(count)]
+    return [random_rows(draw, *each, 0.2) for each in draws]
 
 
 def parts(binding: Binding, reference: Reference, batches: Sequence[Rows], tolerance: float) -> Rows | None:

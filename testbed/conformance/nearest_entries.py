@@ -183,11 +183,8 @@ def observed(binding: Binding) -> Evidence:
         except LossError as error:
             first = first or error
             continue
-        changed = [
-            e
-            for e in found
-            if e.weight.shape == evidence.weight.shape and bool((e.weight == evidence.weight).all())
-        ]
+        weight = evidence.weight
+        changed = [e for e in found if e.weight.shape == weight.shape and torch.equal(e.weight, weight)]
         if not changed:
             found.append(evidence)
     if not found:
@@ -228,15 +225,11 @@ def with_advantages(evidence: Evidence, names: Sequence[str]) -> list[Reference]
         ways.append((name, {}))
         defaults = advantage[name].defaults
         more = [{"std": "population"}] if "std" in defaults else [{}]
-        ways += [
-            (name, {**one, **({"eps": e} if "eps" in defaults else {})})
-            for one in more
-            for e in (1e-4, 1e-8, 1e-6)
-        ]
+        scales = [{"eps": e} if "eps" in defaults else {} for e in (1e-4, 1e-8, 1e-6)]
+        ways += [(name, {**one, **scale}) for one in more for scale in scales]
     quick = ("reinforce", "ppo_clip", "gspo", "cispo")
-    starts = [
-        Reference(q, advantage=name, advantage_args=pairs(**args)) for name, args in ways for q in quick
-    ]
+    made = [(q, name, pairs(**args)) for name, args in ways for q in quick]
+    starts = [Reference(q, advantage=name, advantage_args=args) for q, name, args in made]
     best = _scored(evidence, starts)[:3]
     plain = [Reference(name) for name in names if "adv" not in objective[name].promises.get("reads", ())]
     return plain + [
@@ -361,8 +354,7 @@ def _nearest(evidence: Evidence, fits: Sequence[Fit]) -> tuple[Near, ...]:
         near = Near(replace(fit, reference=reference))
         if place < 2:
             first = parts(evidence.binding, reference, evidence.rows, evidence.tolerance)
-            near = replace(
-                near, counterexample=where_they_part(evidence.binding, reference, evidence.tolerance, first)
-            )
+            found_at = where_they_part(evidence.binding, reference, evidence.tolerance, first)
+            near = replace(near, counterexample=found_at)
         found.append(near)
     return tuple(found)

@@ -87,11 +87,8 @@ def constants(function: object) -> list[float]:
 
 
 def _numbers(values: Iterable[object]) -> list[float]:
-    return [
-        float(v)
-        for v in values
-        if isinstance(v, int | float) and not isinstance(v, bool) and math.isfinite(v)
-    ]
+    numbers = (v for v in values if isinstance(v, int | float) and not isinstance(v, bool))
+    return [float(v) for v in numbers if math.isfinite(v)]
 
 
 def candidates(numbers: Sequence[float], ratios: Sequence[float]) -> list[float]:

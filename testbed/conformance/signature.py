@@ -108,18 +108,14 @@ def _parameters(function: Callable[..., Any], name: str) -> dict[str, inspect.Pa
     try:
         found = inspect.signature(function).parameters.values()
     except (TypeError, ValueError) as error:
-        raise UserError(
-            f"{name} has no signature that Python can read ({error}); wrap it in a def."
-        ) from error
+        raise UserError(f"{name} has no signature that Python reads ({error}); wrap it in a def.") from error
     return {p.name: p for p in found if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
 
 
 def _role(word: str) -> str:
     role = word if word in ROLES else role_of(word)
     if not role:
-        raise UserError(
-            f"'{word}' is not an input.{suggest(word, [*ROLES, *KNOWN])} Known: {', '.join(ROLES)}."
-        )
+        raise UserError(f"'{word}' is no input.{suggest(word, [*ROLES, *KNOWN])} Known: {', '.join(ROLES)}.")
     return role
 
 
@@ -144,7 +140,6 @@ def _check(name: str, function: Callable[..., Any], arguments: dict[str, str], u
 def _layout(parameters: dict[str, inspect.Parameter], arguments: dict[str, str]) -> str:
     if {"segments", "positions", "offsets"} & set(arguments.values()):
         return "packed"
-    words = [str(parameters[key].annotation) for key, role in arguments.items() if role in ("logp", "logits")]
-    return (
-        "lists" if any("list" in word.lower() or "sequence[" in word.lower() for word in words) else "padded"
-    )
+    read = (parameters[key] for key, role in arguments.items() if role in ("logp", "logits"))
+    texts = [str(each.annotation).lower() for each in read]
+    return "lists" if any("list" in text or "sequence[" in text for text in texts) else "padded"

@@ -67,11 +67,8 @@ def alerts(rows: Sequence[Row], thresholds: Sequence[Threshold]) -> list[Alert]:
 
 
 def _alert(rows: Sequence[Row], threshold: Threshold) -> Alert | None:
-    known = [
-        (row["step"], row[threshold.metric])
-        for row in rows
-        if not math.isnan(row.get(threshold.metric, math.nan))
-    ]
+    numbers = ((row["step"], row.get(threshold.metric, math.nan)) for row in rows)
+    known = [(step, value) for step, value in numbers if not math.isnan(value)]
     if not known:
         return None
     sign = 1.0 if threshold.below else -1.0

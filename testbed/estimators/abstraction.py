@@ -53,9 +53,8 @@ def _chain_value(episodes: LoggedEpisodes, label_NT: Ints, weight_NT: Floats, si
     visits_Z = tally(label_M, size, weight_M)
     reward_Z = ratio(tally(label_M, size, weight_M * episodes.reward_NT.reshape(*lead, -1)), visits_Z)
     move_M = (label_NT[..., :-1] * size + label_NT[..., 1:]).reshape(*lead, -1)
-    moves_ZZ = unflatten(
-        tally(move_M, size * size, (weight_NT[..., :-1] * goes_on_NT).reshape(*lead, -1)), (size, size)
-    )
+    going_M = (weight_NT[..., :-1] * goes_on_NT).reshape(*lead, -1)
+    moves_ZZ = unflatten(tally(move_M, size * size, going_M), (size, size))
     chain_ZZ = ratio(moves_ZZ, np.broadcast_to(visits_Z[..., None], moves_ZZ.shape))
     first_Z = tally(label_NT[..., 0], size, np.ones(())) / label_NT.shape[-2]
     value_Z = np.linalg.solve(np.eye(size) - episodes.gamma * chain_ZZ, reward_Z[..., None])[..., 0]

@@ -90,9 +90,8 @@ def more_robust_q(episodes: LoggedEpisodes, feature_TSAF: Floats | None = None) 
     for t in range(episodes.steps):
         live_N = episodes.live_NT[..., t]
         mass_TS.append(tally(episodes.demand("state_NT")[..., t], len(pi_SA), live_N * square_NT[..., t]))
-        pulled_TSA.append(
-            unflatten(tally(pair_NT[..., t], pi_SA.size, live_N * pulled_NT[..., t]), pi_SA.shape)
-        )
+        found_X = tally(pair_NT[..., t], pi_SA.size, live_N * pulled_NT[..., t])
+        pulled_TSA.append(unflatten(found_X, pi_SA.shape))
     mass_xTS, pulled_xTSA = np.stack(mass_TS, -2), np.stack(pulled_TSA, -3)
     if feature_TSAF is not None:
         return _least_variance(mass_xTS, pulled_xTSA, pi_SA, mu_SA, episodes.discount_T, feature_TSAF)
@@ -122,9 +121,8 @@ def _least_variance(
     lean_TSAF = feature_TSAF * pi_SA[..., None]
     mass_TS = mass_TS * discount_T[:, None] ** 2
     pulled_TSA = pulled_TSA * discount_T[:, None, None] ** 2
-    matrix_FF = np.einsum(
-        "...ts,tsaf,sab,tsbg->...fg", mass_TS, lean_TSAF, form_SAA, lean_TSAF, optimize=True
-    )
+    axes = "...ts,tsaf,sab,tsbg->...fg"
+    matrix_FF = np.einsum(axes, mass_TS, lean_TSAF, form_SAA, lean_TSAF, optimize=True)
     right_F = np.einsum("tsaf,sab,...tsb->...f", lean_TSAF, form_SAA, pulled_TSA, optimize=True)
     beta_F = (np.linalg.pinv(matrix_FF, rcond=1e-12, hermitian=True) @ right_F[..., None])[..., 0]
     return np.einsum("tsaf,...f->...tsa", feature_TSAF, beta_F)

@@ -48,9 +48,8 @@ def transitions(episodes: LoggedEpisodes) -> Transitions:
 def next_pair_counts(step: Transitions, pi_SA: Floats) -> Floats:
     """sum over transitions of 1{pair} pi(a' | s'), [..., S A, S A]; terminal states have no next pair."""
     states, size = len(pi_SA), pi_SA.size
-    count_XS = unflatten(
-        tally(step.pair_M * states + step.next_M, size * states, step.live_M & step.going_M), (size, states)
-    )
+    move_M, goes_M = step.pair_M * states + step.next_M, step.live_M & step.going_M
+    count_XS = unflatten(tally(move_M, size * states, goes_M), (size, states))
     return (count_XS[..., None] * pi_SA).reshape(*count_XS.shape[:-1], size)
 
 
@@ -71,9 +70,8 @@ def fitted_q(episodes: LoggedEpisodes, *, unseen: float = 0.0) -> Floats:
     pi_SA, step = episodes.demand("pi_SA"), transitions(episodes)
     visits_X = tally(step.pair_M, pi_SA.size, step.live_M)
     reward_X = ratio(tally(step.pair_M, pi_SA.size, step.live_M * step.reward_M), visits_X, unseen)
-    ahead_XX = ratio(
-        next_pair_counts(step, pi_SA), np.broadcast_to(visits_X[..., None], (*visits_X.shape, pi_SA.size))
-    )
+    visits_XX = np.broadcast_to(visits_X[..., None], (*visits_X.shape, pi_SA.size))
+    ahead_XX = ratio(next_pair_counts(step, pi_SA), visits_XX)
     q_X1 = np.linalg.solve(np.eye(pi_SA.size) - episodes.gamma * ahead_XX, reward_X[..., None])
     return unflatten(np.asarray(q_X1[..., 0], dtype=np.float64), pi_SA.shape)
 
@@ -89,9 +87,8 @@ def fitted_q_steps(episodes: LoggedEpisodes) -> Floats:
     for t in reversed(range(episodes.steps)):
         target_N = episodes.reward_NT[..., t] + episodes.gamma * later_N
         visits_X = tally(pair_NT[..., t], pi_SA.size, live_NT[..., t])
-        q_SA = unflatten(
-            ratio(tally(pair_NT[..., t], pi_SA.size, live_NT[..., t] * target_N), visits_X), pi_SA.shape
-        )
+        total_X = tally(pair_NT[..., t], pi_SA.size, live_NT[..., t] * target_N)
+        q_SA = unflatten(ratio(total_X, visits_X), pi_SA.shape)
         later_N = live_NT[..., t] * np.take_along_axis((pi_SA * q_SA).sum(-1), state_NT[..., t], -1)
         found.append(q_SA)
     return np.stack(found[::-1], axis=-3)
@@ -147,7 +144,6 @@ def cross_fitted(
 
 def taken(episodes: LoggedEpisodes, keep_N: Bools) -> LoggedEpisodes:
     """Return the episodes marked True."""
-    arrays = {
-        f.name: getattr(episodes, f.name) for f in dataclasses.fields(episodes) if f.name.endswith("_NT")
-    }
+    names = [f.name for f in dataclasses.fields(episodes) if f.name.endswith("_NT")]
+    arrays = {name: getattr(episodes, name) for name in names}
     return dataclasses.replace(episodes, **{k: v[..., keep_N, :] for k, v in arrays.items() if v is not None})

@@ -257,7 +257,5 @@ def _bca(x_N: Floats, w_N: Floats, level: float, resamples: int, seed: int) -> t
         )
     low, high = found.confidence_interval
     if np.isnan(low) or np.isnan(high):
-        raise UserError(
-            "The bootstrap is degenerate: a resample has no weight. Log more rounds that carry any."
-        )
+        raise UserError("The bootstrap is degenerate: a resample has no weight. Log more that carry any.")
     return float(low), float(high)

@@ -355,9 +355,7 @@ def _check_shape(name: str, value: NDArray[Any], shape: tuple[int, ...]) -> None
 
 def _check_actions(action_N: NDArray[Any], shape: tuple[int, ...], actions: int) -> None:
     if action_N.shape != shape or not np.issubdtype(action_N.dtype, np.integer):
-        raise UserError(
-            f"action has shape {action_N.shape}, type {action_N.dtype}; expected integers {shape}."
-        )
+        raise UserError(f"action has shape {action_N.shape}, type {action_N.dtype}; expected ints {shape}.")
     if action_N.min() < 0 or action_N.max() >= actions:
         raise UserError(f"action is {action_N.min()} to {action_N.max()}; action_dist has {actions} actions.")
 

@@ -39,6 +39,5 @@ def sn_dr(data: Logged) -> Estimate:
         terms_N += data.share_N * (data.residual_N - correction)
         return terms_N
 
-    return mean_of_terms(
-        terms, lambda: data.share_N, data.direct + correction[..., 0] if data.large else None
-    )
+    total = data.direct + correction[..., 0] if data.large else None
+    return mean_of_terms(terms, lambda: data.share_N, total)

@@ -68,9 +68,8 @@ def step_sums(
     lead, (n, steps) = reward_NT.shape[:-2], reward_NT.shape[-2:]
     none_RNT = np.empty((0, 0, 0))
     given = (rho_NT, reward_NT, q_NT, v_NT)
-    steps_RNT = tuple(
-        none_RNT if each is None else np.ascontiguousarray(each).reshape(-1, n, steps) for each in given
-    )
+    filled = (none_RNT if each is None else np.ascontiguousarray(each) for each in given)
+    steps_RNT = tuple(each.reshape(-1, n, steps) for each in filled)
     plan_RKT = np.zeros((len(steps_RNT[0]), 4, steps))
     plan_RKT[:, ::2] = discount_T
     unit_KRN, part_RKT, fine = _weigh(steps_RNT, plan_RKT)

@@ -102,9 +102,7 @@ class LoggedEpisodes:
             return
         mask_NT = np.asarray(self.mask_NT, dtype=bool)
         if not mask_NT[..., 0].all() or (mask_NT[..., 1:] & ~mask_NT[..., :-1]).any():
-            raise UserError(
-                "mask_NT has an episode without a first step or with a gap; mask only steps after the end."
-            )
+            raise UserError("mask_NT leaves out a first step or has a gap; mask only steps after the end.")
         self._set("mask_NT", mask_NT)
 
     def _numbers(self, name: str) -> None:
@@ -130,9 +128,7 @@ class LoggedEpisodes:
             values_NT = np.where(self.mask_NT, values_NT, 0)
         limit = np.inf if table_SA is None else np.shape(table_SA)[name == "action_NT"]
         if values_NT.min() < 0 or values_NT.max() >= limit:
-            raise UserError(
-                f"{name} runs from {values_NT.min()} to {values_NT.max()}, expected 0 to {limit - 1}."
-            )
+            raise UserError(f"{name} is {values_NT.min()} to {values_NT.max()}, expected 0 to {limit - 1}.")
         self._set(name, values_NT)
 
     def _laws(self, name: str) -> None:
@@ -141,9 +137,7 @@ class LoggedEpisodes:
             return
         table_SA = np.asarray(given, dtype=np.float64)
         if table_SA.ndim != 2 or (table_SA < 0).any() or not np.allclose(table_SA.sum(-1), 1.0, atol=1e-9):
-            raise UserError(
-                f"{name} of shape {table_SA.shape} is not a table of action probabilities per state."
-            )
+            raise UserError(f"{name}, {table_SA.shape}, is not a table of action probabilities by state.")
         self._set(name, table_SA)
 
     @classmethod
@@ -159,9 +153,8 @@ class LoggedEpisodes:
         inside = fields.get("mask_NT")
         if inside is not None:
             state_xNT, action_xNT = (np.where(inside, each, 0) for each in (state_xNT, action_xNT))
-        bad = (logging_SA[state_xNT, action_xNT] <= 0) & (
-            True if inside is None else np.asarray(inside, bool)
-        )
+        bad = logging_SA[state_xNT, action_xNT] <= 0
+        bad = bad & (True if inside is None else np.asarray(inside, bool))
         if bad.any():
             place = tuple(np.argwhere(bad)[0])
             raise UserError(
@@ -207,15 +200,11 @@ class LoggedEpisodes:
         pscore_xNT = np.asarray(pscore_NT, dtype=np.float64)
         inside = np.ones(pscore_xNT.shape, dtype=bool) if mask is None else np.asarray(mask, dtype=bool)
         if (inside & ~((pscore_xNT > 0) & (pscore_xNT <= 1))).any():
-            raise UserError(
-                "pscore_NT has values outside (0, 1]; give the chance mu had of the logged action."
-            )
+            raise UserError("pscore_NT has values outside (0, 1]; give mu's chance of the logged action.")
         total_NT = target_NTA @ np.ones(target_NTA.shape[-1])
         law_NT = (np.abs(total_NT - 1.0) <= logged_rounds.SUM_TOLERANCE) & (target_NTA.min(-1) >= 0.0)
         if (inside & ~law_NT).any():
-            raise UserError(
-                "evaluation_policy_action_dist_NTA has negative entries or rows that do not sum to 1."
-            )
+            raise UserError("evaluation_policy_action_dist_NTA: negative entries, or rows do not sum to 1.")
         chosen_NT1 = np.where(inside, np.asarray(action_NT, dtype=np.int64), 0)[..., None]
         if chosen_NT1.min() < 0 or chosen_NT1.max() >= target_NTA.shape[-1]:
             raise UserError(

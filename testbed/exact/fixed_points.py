@@ -132,7 +132,5 @@ def _solve(matrix_XX: Floats, right_xX: Floats) -> Floats:
 
 def _discount(world: FiniteMDP) -> float:
     if world.discount >= 1.0:
-        raise UserError(
-            f"discount is {world.discount:g}, expected less than 1 for an operator without horizon."
-        )
+        raise UserError(f"discount is {world.discount:g}, expected less than 1 for an infinite horizon.")
     return world.discount

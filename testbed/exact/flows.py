@@ -80,9 +80,7 @@ def drift_limit(drift_A: Floats, tie: float = 1e-12) -> Floats:
     if abs(total) <= tie * scale and ordered_A[0] - ordered_A[1] > tie * scale:
         return (drift_A == drift_A.max()).astype(float)
     if total <= tie * scale:
-        raise UserError(
-            f"sum c is {total:.3g}: the limit depends on the start. stable_vertices() names where it can end."
-        )
+        raise UserError(f"sum c is {total:.3g}: the limit depends on the start; see stable_vertices().")
     return np.maximum(drift_A - drift_level(drift_A), 0.0) / total
 
 

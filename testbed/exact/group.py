@@ -143,9 +143,8 @@ def squared_norm(bench: Bench, index_RB: Ints, weight_RBT: Floats) -> Floats:
     total_R = np.zeros(len(index_RB))
     for i in range(size):
         for j in range(i, size):
-            inner: Floats = (
-                (action[:, i] == action[:, j]) - chosen[:, i] - chosen[:, j] + bench.square_S[state[:, i]]
-            )
+            same = action[:, i] == action[:, j]
+            inner: Floats = same - chosen[:, i] - chosen[:, j] + bench.square_S[state[:, i]]
             meet = state[:, i] == state[:, j]
             pair_R = np.where(meet, weight[:, i] * weight[:, j] * inner, 0.0).sum(-1)
             total_R += pair_R if i == j else 2.0 * pair_R
@@ -161,9 +160,7 @@ def group_advantage(bench: Bench, index_RB: Ints, name: str, hyper: dict[str, An
     known = {"mask_BT", "log_rho_BT"}
     missing = set(entry.promises.get("needs", ())) - known
     if missing:
-        raise UserError(
-            f"advantage '{name}' needs {', '.join(sorted(missing))}, which a token tree does not have."
-        )
+        raise UserError(f"advantage '{name}' needs {', '.join(sorted(missing))}, which a token tree lacks.")
     leaves = bench.leaves
     mask_BT = torch.from_numpy(leaves.mask_LT[index_RB])
     log_rho = torch.from_numpy((bench.logp_pi_LT - bench.logp_mu_LT)[index_RB])

@@ -121,9 +121,8 @@ def doubly_robust_variance(
     variance_S = np.zeros(world.states)
     for t in reversed(range(world.horizon)):
         ahead_S = world.tables.bonus_S + world.discount * value_TS[t + 1]
-        inner_SA = world.noise_variance_SA() + (
-            world.transition_SAS @ ahead_S**2 - (world.transition_SAS @ ahead_S) ** 2
-        )
+        mean_SA = world.transition_SAS @ ahead_S
+        inner_SA = world.noise_variance_SA() + (world.transition_SAS @ ahead_S**2 - mean_SA**2)
         inner_SA += world.discount**2 * (world.transition_SAS @ variance_S)
         by_action_S = (square_SA * error_TSA[t] ** 2).sum(axis=-1) - (pi_SA * error_TSA[t]).sum(axis=-1) ** 2
         variance_S = by_action_S + (square_SA * inner_SA).sum(axis=-1)
@@ -221,9 +220,8 @@ def _branches(
         (mu_SA[state_N, :, None] * world.transition_SAS[state_N] > 0) & ~over_N[:, None, None]
     )
     origin_L = state_N[parent_L]
-    chance_L = (
-        chance_N[parent_L] * mu_SA[origin_L, action_L] * world.transition_SAS[origin_L, action_L, next_L]
-    )
+    chance_L = chance_N[parent_L] * mu_SA[origin_L, action_L]
+    chance_L = chance_L * world.transition_SAS[origin_L, action_L, next_L]
     reward_L = world.reward_SA[origin_L, action_L] + world.tables.bonus_S[next_L]
     if world.noise == "bernoulli":
         head_L = world.reward_SA[origin_L, action_L]

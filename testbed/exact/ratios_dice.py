@@ -129,14 +129,9 @@ def abstract_chain(
 
     Raises UserError unless every state has a label 0, 1, …
     """
-    if (
-        np.shape(abstraction_S) != (world.states,)
-        or abstraction_S.dtype.kind not in "iu"
-        or min(abstraction_S) < 0
-    ):
-        raise UserError(
-            f"abstraction_S is {abstraction_S}, expected a label 0, 1, … for each of {world.states} states."
-        )
+    labels = np.shape(abstraction_S) == (world.states,) and abstraction_S.dtype.kind in "iu"
+    if not labels or min(abstraction_S) < 0:
+        raise UserError(f"abstraction_S is {abstraction_S}, expected a label 0, 1, … for each state.")
     occupancy_TS = world.occupancy(pi_SA)
     steps_T1 = np.arange(world.horizon)[:, None]
     weight_TS = occupancy_TS * (world.discount**steps_T1 if discounted_counts else 1.0)
@@ -150,9 +145,8 @@ def abstract_chain(
     reward_S = (pi_SA * world.mean_reward_SA).sum(axis=-1)
     earned_Z = (weight_TS.sum(axis=0) * reward_S) @ member_SZ
     seen_Z = np.where(visits_Z > 0, visits_Z, 1.0)
-    return AbstractChain(
-        moves_ZZ / seen_Z[:, None], earned_Z / seen_Z, world.start_S @ member_SZ, world.discount
-    )
+    chances_ZZ, rewards_Z = moves_ZZ / seen_Z[:, None], earned_Z / seen_Z
+    return AbstractChain(chances_ZZ, rewards_Z, world.start_S @ member_SZ, world.discount)
 
 
 def occupancy_chi2(occupancy_X: Floats, base_X: Floats) -> float:

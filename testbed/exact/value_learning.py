@@ -61,9 +61,8 @@ def baird_star(discount: float) -> LinearTD:
 
 def two_state(discount: float) -> LinearTD:
     """w -> 2w: features 1 and 2, all weight on the first state, which leads to the second."""
-    return linear_td(
-        np.array([[1.0], [2.0]]), np.array([1.0, 0.0]), np.array([[0.0, 1.0], [0.0, 1.0]]), discount
-    )
+    next_SS = np.array([[0.0, 1.0], [0.0, 1.0]])
+    return linear_td(np.array([[1.0], [2.0]]), np.array([1.0, 0.0]), next_SS, discount)
 
 
 def expectile(value_K: Floats, mass_K: Floats, tau: float) -> float:
@@ -133,6 +132,4 @@ def _radius(matrix_FF: Floats) -> float:
 
 def _endless(world: FiniteMDP) -> None:
     if world.tables.terminal_S.any() or world.discount >= 1.0:
-        raise UserError(
-            "This identity is for discount < 1 and no terminal states; make them absorbing with reward 0."
-        )
+        raise UserError("This needs discount < 1 and no terminal states; make them absorbing with reward 0.")

@@ -76,9 +76,8 @@ class Cost:
 
         what = f"{counted(self.cells, 'cell')} in {counted(self.packs, 'pack')}"
         when = "an unknown time" if self.seconds is None else duration(self.seconds)
-        return (
-            f"{what} on {counted(self.workers, 'worker')}: {when}, about {readable(self.memory)} of memory."
-        )
+        workers, memory = counted(self.workers, "worker"), readable(self.memory)
+        return f"{what} on {workers}: {when}, about {memory} of memory."
 
 
 def duration(seconds: float) -> str:

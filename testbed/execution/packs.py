@@ -30,10 +30,7 @@ def plan(cells: Iterable[Run]) -> tuple[Pack, ...]:
     names = list(cell_ids(cells))
     _refuse_duplicates(names)
     chunks = [chunk for group in _groups(cells) for chunk in _split(group, largest(cells[group[0]]))]
-    return tuple(
-        packed(index, [cells[i] for i in chunk], [names[i] for i in chunk])
-        for index, chunk in enumerate(chunks)
-    )
+    return tuple(packed(i, [cells[j] for j in c], [names[j] for j in c]) for i, c in enumerate(chunks))
 
 
 def plan_into(cells: Sequence[Run], folder: str | Path | None, extend: bool = False) -> tuple[Pack, ...]:

@@ -198,12 +198,8 @@ class Bar(Progress):
     def show(self) -> None:
         failed = f"{self.failed} failed  " if self.failed else ""
         left = f"about {_clock(self.left)} left" if self.left else ""
-        self._bars.update(
-            self._task,
-            total=self.planned,
-            completed=round(self.settled - self.failed, 1),
-            state=failed + left,
-        )
+        done = round(self.settled - self.failed, 1)
+        self._bars.update(self._task, total=self.planned, completed=done, state=failed + left)
 
     def landed(self, content: bytes) -> None:
         if self._board is None:

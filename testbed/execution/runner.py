@@ -207,9 +207,8 @@ class _Feed:
         """Store a pack's outcome, and release its claim."""
         pack = self._packs[receipt.pack]
         if receipt.kind == "done":
-            self._store.commit(
-                pack.id, receipt.content, {**receipt.provenance, "planned": manifest.entry(pack)}
-            )
+            made = {**receipt.provenance, "planned": manifest.entry(pack)}
+            self._store.commit(pack.id, receipt.content, made)
             self._display.landed(receipt.content)
             forget(pack.id)
         else:

@@ -48,14 +48,8 @@ class Receipt:
 
 def order(pack: Pack, function: str = TRAIN) -> str:
     """Return the canonical JSON with all that a worker on any machine needs to run a pack."""
-    cells = [vars(cell) for cell in pack.cells]
-    data = {
-        "pack": pack.id,
-        "index": pack.index,
-        "cells": cells,
-        "function": function,
-        "fingerprint": dict(fingerprint()),
-    }
+    data = {"pack": pack.id, "index": pack.index, "cells": [vars(cell) for cell in pack.cells]}
+    data |= {"function": function, "fingerprint": dict(fingerprint())}
     return json.dumps(data, sort_keys=True, separators=(",", ":"))
 
 
@@ -74,10 +68,8 @@ def execute(text: str, report: Report | None = None) -> Receipt:
         if not isinstance(error, Exception) and not _place(error):
             raise  # an exit not caused by a user's file
         out_of_memory = isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError"
-        message = f"{_place(error)}{words_of(error)}"
-        return Receipt(
-            data["pack"], "oom" if out_of_memory else "failed", message=message, trace=traceback.format_exc()
-        )
+        kind, message = "oom" if out_of_memory else "failed", f"{_place(error)}{words_of(error)}"
+        return Receipt(data["pack"], kind, message=message, trace=traceback.format_exc())
 
 
 def _place(error: BaseException) -> str:
@@ -96,9 +88,7 @@ def prepare(function: str) -> None:
 
 def _run(data: Mapping[str, Any], report: Report | None) -> bytes:
     if changed := difference(fingerprint(), data["fingerprint"]):
-        raise UserError(
-            f"The worker runs different code from the sweep: {changed}. Install the same versions."
-        )
+        raise UserError(f"The worker runs different code from the sweep: {changed}. Install the same.")
     train = imported(data["function"])
     pack = Pack(data["pack"], data["index"], tuple(map(restore, data["cells"])))
     with gathered(data, ranks_of(pack.cells)):
@@ -146,11 +136,8 @@ def _cpu() -> str:
 
 
 def _threads() -> dict[str, int]:
-    found = {
-        name: int(value)
-        for name, value in os.environ.items()
-        if name.endswith("_NUM_THREADS") and value.isdigit()
-    }
+    settings = ((name, value) for name, value in os.environ.items() if name.endswith("_NUM_THREADS"))
+    found = {name: int(value) for name, value in settings if value.isdigit()}
     with contextlib.suppress(ImportError):
         import threadpoolctl  # missing on minimal machines
 

@@ -29,20 +29,14 @@ def _entry(part: str) -> tuple[str, str, dict[str, str]]:
     """Return key, kind and fields of one work."""
     found = ARXIV.search(part)
     eprint = found[1] if found else ""
-    online = (
-        {"eprint": eprint, "archiveprefix": "arXiv", "url": f"https://arxiv.org/abs/{eprint}"}
-        if eprint
-        else {}
-    )
+    where = {"eprint": eprint, "archiveprefix": "arXiv", "url": f"https://arxiv.org/abs/{eprint}"}
+    online = where if eprint else {}
     if (paper := PAPER.match(part)) is not None:
         who = paper["who"].removesuffix(" et al.")
         key = f"arxiv-{eprint}" if eprint else _slug(f"{who} {paper['year']}")
         note = ARXIV.sub("", paper["rest"]).strip(" ,")
-        return (
-            key,
-            "misc",
-            {**_named(who, who != paper["who"]), "year": paper["year"], **online, "note": note},
-        )
+        named = _named(who, who != paper["who"])
+        return key, "misc", {**named, "year": paper["year"], **online, "note": note}
     if (code := REPOSITORY.match(part)) is not None and not eprint:
         fields = {"title": code["name"], "version": code["version"] or "", "date": code["date"] or ""}
         fields |= {"url": f"https://github.com/{code['name']}", "note": code["rest"].strip(" ,")}

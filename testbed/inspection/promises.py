@@ -272,12 +272,10 @@ def low_precision_is_raised(name: str) -> str:
 def _low_precision(name: str, dtype: torch.dtype) -> str:
     # Keep ratios away from bounds after rounding, so that both precisions take the same branch.
     logp, batch = batch_of(SEQUENCES[:4], dtype=torch.float32)
-    low, low_batch = (
-        (logp + BESIDE).to(dtype),
-        batch.map(lambda x: x.to(dtype) if x.is_floating_point() else x),
-    )
+    raised = lambda batch, kind: batch.map(lambda x: x.to(kind) if x.is_floating_point() else x)  # noqa: E731
+    low, low_batch = (logp + BESIDE).to(dtype), raised(batch, dtype)
     weight = effective_weights(name, low, low_batch)
-    double = low_batch.map(lambda x: x.double() if x.is_floating_point() else x)
+    double = raised(low_batch, torch.float64)
     exact = effective_weights(name, low.double(), double)
     tolerance = 1e-2 if dtype is torch.bfloat16 else 1e-5  # weights are returned in bfloat16
     scale = float(exact.abs().max()) + 1

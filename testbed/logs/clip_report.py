@@ -79,11 +79,9 @@ def _thinned(log: Log, budget: int) -> list[int]:
     steps = log.steps
     size = sum(len(one.mask) for one in log.sequences) / len(steps)
     many = max(1, min(len(steps), int(budget / max(size, 1))))
-    return (
-        sorted({steps[round(i * (len(steps) - 1) / max(many - 1, 1))] for i in range(many)})
-        if many > 1
-        else steps[-1:]
-    )
+    if many == 1:
+        return steps[-1:]
+    return sorted({steps[round(i * (len(steps) - 1) / (many - 1))] for i in range(many)})
 
 
 def _finite(tokens: Tokens) -> Tensor:
@@ -142,9 +140,8 @@ def _pair(tokens: Tokens, adv_N: Tensor, places: Sequence[int]) -> tuple[Tensor,
     assert tokens.group_B is not None
     mask_BT = _padded(tokens, tokens.mask_N, places)
     group_B = torch.unique(tokens.group_B[places], return_inverse=True)[1]
-    reward_B = (
-        torch.zeros(len(places), dtype=torch.float64) if tokens.reward_B is None else tokens.reward_B[places]
-    )
+    given, none_B = tokens.reward_B, torch.zeros(len(places), dtype=torch.float64)
+    reward_B = none_B if given is None else given[places]
     adv_BT = _padded(tokens, adv_N, places).masked_fill_(~mask_BT, 0.0)
     mu_BT = _padded(tokens, tokens.log_mu_N, places)
     anchor_BT = (

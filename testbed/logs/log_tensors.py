@@ -68,10 +68,8 @@ def tensors(log: Log) -> Tokens:
                 f"{len(log.sequences) - log.some(name)} sequences of the {log.source} log have no "
                 f"log-probabilities of {which}."
             )
-    known = [
-        np.asarray(one.mask) & ~np.isnan(_of(one, "logp_mu")) & ~np.isnan(_of(one, "logp_pi"))
-        for one in log.sequences
-    ]
+    both = ((one, _of(one, "logp_mu"), _of(one, "logp_pi")) for one in log.sequences)
+    known = [np.asarray(one.mask) & ~np.isnan(mu_T) & ~np.isnan(pi_T) for one, mu_T, pi_T in both]
     packed = {
         name: _packed([_of(one, name) for one in log.sequences]) if log.has(name) else None
         for name in ("logp_mu", "logp_pi", "logp_anchor", "advantage")

@@ -73,17 +73,11 @@ def _tail(log_w_N: Tensor) -> dict[str, Any]:
     except UserError as error:
         return {"outcome": "undefined", "says": str(error)}
     if isinstance(found, Flat):
-        return {
-            "outcome": "flat",
-            "n": found.n,
-            "says": "the largest weights are equal up to rounding: no tail",
-        }
+        says = "the largest weights are equal up to rounding: no tail"
+        return {"outcome": "flat", "n": found.n, "says": says}
     if not isinstance(found, Estimated):
-        return {
-            "outcome": "too few",
-            "n": found.n,
-            "says": f"{found.distinct} distinct weights above the cutoff, {found.needed} are needed",
-        }
+        says = f"{found.distinct} distinct weights above the cutoff, {found.needed} are needed"
+        return {"outcome": "too few", "n": found.n, "says": says}
     kind = "at most" if found.reliable else "above"
     moments = "no mean" if found.k >= 1 else "infinite variance" if found.k >= 0.5 else "finite variance"
     return {

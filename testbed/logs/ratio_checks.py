@@ -138,9 +138,8 @@ def findings(log: Log) -> list[str]:
         if mean is not None and mean.rejected and abs(mean.value - 1) > MATERIAL
     ]
     if (k1 := found.log_ratio) is not None and k1.rejected and k1.value > MATERIAL:
-        said.append(
-            f"the k1 estimate of KL(mu || pi) is {-k1.value:.4g} ± {k1.error:.2g}, but a KL is never negative"
-        )
+        mean = f"{-k1.value:.4g} ± {k1.error:.2g}"
+        said.append(f"the k1 estimate of KL(mu || pi) is {mean}, but a KL is never negative")
     return [f"{_cause(found, pairs)}: {'; '.join(said)}."] if said else []
 
 
@@ -163,9 +162,7 @@ def _cause(found: RatioTests, pairs: list[tuple[Floats, Floats]]) -> str:
         # Noise in one of them tilts only the quarters by that one.
         ends = [part[end] for part in (_middles(pi - mu, mu), _middles(pi - mu, pi)) for end in (0, -1)]
         if min(map(abs, ends)) > TILT and ends[0] * ends[1] < 0 and ends[0] * ends[2] > 0 > ends[2] * ends[3]:
-            return (
-                "A temperature in one engine alone looks likely (pi/mu crosses 1 from rare to likely tokens)"
-            )
+            return "A temperature in one engine alone looks likely (pi/mu crosses 1 from rare to likely)"
     if k1 is not None and k1.value > 0 and inverse is not None and not inverse.rejected:
         return "mu and pi look swapped, or log mu is of another model or temperature (the mean of mu/pi is 1)"
     return (

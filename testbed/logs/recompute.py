@@ -37,9 +37,7 @@ def recomputed(log: Log, folder: Path, field: str = "logp_pi", temperature: floa
     path = check_model_folder(folder)
     missing = log.some(field) - len(log.sequences)
     if not missing:
-        return replace(
-            log, notes=(*log.notes, f"{field} is in the log and was not recomputed with {folder}.")
-        )
+        return replace(log, notes=(*log.notes, f"{field} is in the log, not recomputed with {folder}."))
     model, tokenizer = _opened(path, text=any(one.text for one in log.sequences))
     found = [
         one
@@ -93,9 +91,8 @@ def _tokenized(one: LoggedSequence, tokenizer: Any) -> LoggedSequence:
     prompt_ids = np.asarray(encoded(tokenizer, prompt, special=False), dtype=np.int64)
     token = np.asarray(encoded(tokenizer, response, special=False), dtype=np.int64)
     advantage = None if one.scalar_advantage is None else np.full(len(token), one.scalar_advantage)
-    return replace(
-        one, prompt=prompt_ids, token=token, mask=np.ones(len(token), dtype=bool), advantage=advantage
-    )
+    mask = np.ones(len(token), dtype=bool)
+    return replace(one, prompt=prompt_ids, token=token, mask=mask, advantage=advantage)
 
 
 def _rendered(text: str, tokenizer: Any) -> str:
@@ -106,9 +103,7 @@ def _rendered(text: str, tokenizer: Any) -> str:
     if not isinstance(messages, list):
         return text
     if not tokenizer.chat_template:
-        raise UserError(
-            "The log holds messages, but the model's tokenizer has no chat template to render them with."
-        )
+        raise UserError("The log holds messages, but the model's tokenizer has no chat template for them.")
     opening = messages[-1].get("role") != "assistant"
     return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=opening))
 
@@ -132,9 +127,7 @@ def response_logp(model: Any, prompt_Q: Ints, token_T: Ints, temperature: float)
     every = np.concatenate([prompt_Q, token_T])
     rows = int(model.get_input_embeddings().weight.shape[0])
     if every.min() < 0 or every.max() >= rows:
-        raise UserError(
-            f"The log has token {int(every.max())}, the model {rows} tokens: another model sampled this log."
-        )
+        raise UserError(f"The log has token {int(every.max())}, the model {rows}: another model sampled it.")
     most = getattr(model.config, "max_position_embeddings", None)
     if most is not None and len(every) > most:
         raise UserError(f"A sequence has {len(every)} tokens, the model {most} positions.")

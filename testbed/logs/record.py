@@ -129,9 +129,8 @@ def made(source: str, sequences: Iterable[LoggedSequence], notes: Iterable[str] 
     kept = [one for one in every if one.mask.any() or one.text is not None]
     told = list(dict.fromkeys(notes))
     if len(kept) < len(every):
-        told.append(
-            f"{len(every) - len(kept)} of {len(every)} sequences have no token under their mask: dropped."
-        )
+        lost = f"{len(every) - len(kept)} of {len(every)} sequences"
+        told.append(f"{lost} have no token under their mask: dropped.")
     ordered = sorted(kept, key=lambda one: one.step)
     return Log(source, tuple(replace(one, source=one.source or source) for one in ordered), tuple(told))
 
@@ -140,11 +139,8 @@ def joined(logs: Sequence[Log]) -> Log:
     """Return several logs as one."""
     source = ", ".join(dict.fromkeys(log.source for log in logs))
     many = len(logs) > 1
-    every = [
-        replace(one, group=f"{log.source}/{one.group}") if many else one
-        for log in logs
-        for one in log.sequences
-    ]
+    each = [(log.source, one) for log in logs for one in log.sequences]
+    every = [replace(one, group=f"{name}/{one.group}") if many else one for name, one in each]
     every.sort(key=lambda one: one.step)
     return Log(source, tuple(every), tuple(dict.fromkeys(note for log in logs for note in log.notes)))
 

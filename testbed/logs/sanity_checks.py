@@ -96,10 +96,8 @@ def _above_zero(log: Log) -> list[str]:
     for name, label in (("logp_mu", "log mu"), ("logp_pi", "log pi"), ("logp_anchor", "log anchor")):
         values = _under_mask(log, name)
         if above := int((values > SMALL).sum()):
-            found.append(
-                f"{above} of {values.size} tokens have {label} > 0, which is impossible for a "
-                "log-probability."
-            )
+            told = f"{above} of {values.size} tokens have {label} > 0"
+            found.append(f"{told}, which is impossible for a log-probability.")
     return found
 
 
@@ -214,10 +212,8 @@ def _mixed(log: Log) -> list[str]:
     ages = [one.trainer_version - one.version.max() for one in log.sequences
             if one.trainer_version is not None and one.version is not None and len(one.version)]  # fmt: skip
     if early := sum(age < 0 for age in ages):
-        found.append(
-            f"{early} sequences come from weights newer than the trainer's: versions are numbered "
-            f"differently."
-        )
+        newer = f"{early} sequences come from weights newer than the trainer's"
+        found.append(f"{newer}: versions are numbered differently.")
     return found
 
 

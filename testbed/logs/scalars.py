@@ -91,12 +91,8 @@ def read_as(key: str, known: Mapping[str, Name]) -> tuple[int, Name] | None:
     return (1, Name(key)) if limited and key in _OURS else None
 
 
-_OURS = {
-    *(each.metric for each in LIMITS),
-    *ALIASES,
-    "rollout_corr/ess_floor",
-    "rollout_corr/ess_floor_token",
-}
+_FLOORS = "rollout_corr/ess_floor", "rollout_corr/ess_floor_token"
+_OURS = {*(each.metric for each in LIMITS), *ALIASES, *_FLOORS}
 
 
 @dataclass(frozen=True)
@@ -157,9 +153,8 @@ def scalar_log(
         at = whole(step, f"{where}: step")
         if at is None:
             raise UserError(f"{where}: step is missing; expected the optimizer step as a whole number.")
-        known = {
-            printable(key): number for key, value in entry.items() if (number := _number(value)) is not None
-        }
+        numbers = {printable(key): _number(value) for key, value in entry.items()}
+        known = {key: number for key, number in numbers.items() if number is not None}
         by_step.setdefault(at, {}).update(known)
     every = list(dict.fromkeys(key for row in by_step.values() for key in row if key != "step"))
     chosen = _chosen(every, names(stack))
@@ -236,11 +231,8 @@ def fall(log: ScalarLog) -> str:
 
     Read in means of WINDOW values. A gain counts that is CLEAR times the median change from mean to mean.
     """
-    held = [row for row in log.rows if math.isfinite(row.get("reward/mean", math.nan))]
-    mean = [
-        sum(row["reward/mean"] / WINDOW for row in held[n : n + WINDOW])
-        for n in range(len(held) - WINDOW + 1)
-    ]
+    held = [value for row in log.rows if math.isfinite(value := row.get("reward/mean", math.nan))]
+    mean = [sum(x / WINDOW for x in held[n : n + WINDOW]) for n in range(len(held) - WINDOW + 1)]
     if len(mean) <= 2 * WINDOW or not all(map(math.isfinite, mean)):
         return ""
     best = max(range(len(mean)), key=lambda n: mean[n])

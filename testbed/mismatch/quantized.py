@@ -106,9 +106,8 @@ def straight_through(x: Tensor, rounded: Tensor) -> Tensor:
 @mismatch("bf16", source="bfloat16 rollouts of float32 weights; verl docs, rollout precision")
 def bf16() -> SamplerEngine:
     """W_mu = round(W) to bfloat16: 8 significant bits, ties to even; vectors too."""
-    return SamplerEngine(
-        "bf16", lambda theta_RP, _layout, _draw: straight_through(theta_RP, to_float(theta_RP, BFLOAT16))
-    )
+    rounded = lambda theta_RP, *_: straight_through(theta_RP, to_float(theta_RP, BFLOAT16))  # noqa: E731
+    return SamplerEngine("bf16", rounded)
 
 
 @mismatch("fp8-tensor", source="e4m3: Micikevicius et al. (2022), arXiv:2209.05433; per-tensor scales")

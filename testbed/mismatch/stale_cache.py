@@ -101,15 +101,12 @@ class StaleCache(Reweighted):
         policy = self.toy
         prompts = policy.prompts(theta_RP, prompt_RNQ, group, shape, name)
         if self.past_RP.shape != theta_RP.shape:
-            raise UserError(
-                f"past_RP has shape {tuple(self.past_RP.shape)}, expected {tuple(theta_RP.shape)}."
-            )
+            raise UserError(f"past_RP has shape {tuple(self.past_RP.shape)}, not {tuple(theta_RP.shape)}.")
         if prompt_RNQ.shape[2] == 1:
             raise UserError("stale-kv needs prompts of two tokens or more: the last one is always read anew.")
         now, past = policy.weights(theta_RP), policy.weights(self.past_RP)
-        return StaleDecoder(
-            now, past, policy.heads, policy.temperature, prompts, shape[2], self.span == "all"
-        )
+        everywhere = self.span == "all"
+        return StaleDecoder(now, past, policy.heads, policy.temperature, prompts, shape[2], everywhere)
 
 
 class StaleDecoder:

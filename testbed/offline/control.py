@@ -44,11 +44,8 @@ class Adam:
     @classmethod
     def of(cls, rate: ArrayLike, arrays: list[Floats]) -> "Adam":
         """Start the moments at 0; rate: a number or [R], the first axis of every array."""
-        return cls(
-            np.asarray(rate, np.float64),
-            [np.zeros_like(x) for x in arrays],
-            [np.zeros_like(x) for x in arrays],
-        )
+        mean, square = ([np.zeros_like(x) for x in arrays] for _ in range(2))
+        return cls(np.asarray(rate, np.float64), mean, square)
 
     def __call__(self, slopes: list[Floats]) -> list[Floats]:
         """Return the gradient step to subtract from the arrays."""
@@ -142,9 +139,8 @@ class _Run:
             stored[:, place] = new
         self.filled += self.set.players
         # An unstable policy's cost is unbounded: restart the episode far from the origin.
-        far_RN1 = (np.abs(next_RND) > self.set.limit).any(-1, keepdims=True) | (
-            (step + 1) % self.set.horizon == 0
-        )
+        over = (step + 1) % self.set.horizon == 0
+        far_RN1 = (np.abs(next_RND) > self.set.limit).any(-1, keepdims=True) | over
         self.x_RND = np.where(far_RN1, self.world.starts(noise_RNX[..., u + d :]), next_RND)
 
     def _batch(self) -> list[Floats]:

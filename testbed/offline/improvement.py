@@ -66,9 +66,8 @@ def hybrid_critic(
     """
     trust_R11 = np.broadcast_to(np.asarray(trust, np.float64).reshape(-1, 1, 1), (len(pi_RSA), 1, 1))
     on_RSA = visit_RSA / np.maximum(visit_RSA.sum((-1, -2), keepdims=True), 1e-300)
-    off_RSA = (
-        trust_R11 * offline.visit_RSA / np.maximum(offline.visit_RSA.sum((-1, -2), keepdims=True), 1e-300)
-    )
+    total_R11 = np.maximum(offline.visit_RSA.sum((-1, -2), keepdims=True), 1e-300)
+    off_RSA = trust_R11 * offline.visit_RSA / total_R11
     feature_RXF = np.broadcast_to(feature_RSAF, (*pi_RSA.shape, feature_RSAF.shape[-1]))
     feature_RXF = feature_RXF.reshape(len(pi_RSA), -1, feature_RSAF.shape[-1])
     weight_RX1 = (on_RSA + off_RSA).reshape(len(pi_RSA), -1, 1)
@@ -77,10 +76,8 @@ def hybrid_critic(
     seen_RX1 = (on_RSA * return_RSA + off_RSA * offline.reward_RSA).reshape(len(pi_RSA), -1, 1)
     fixed_RF = (feature_RXF.swapaxes(1, 2) @ seen_RX1)[..., 0]
     mean_RSF = (pi_RSA[..., None] * feature_RXF.reshape(*pi_RSA.shape, -1)).sum(2)
-    ahead_RSAF = discount * offline.moves_RSAS @ mean_RSF[:, None]
-    boot_RFF = (off_RSA.reshape(len(pi_RSA), -1, 1) * feature_RXF).swapaxes(1, 2) @ ahead_RSAF.reshape(
-        feature_RXF.shape
-    )
+    ahead_RXF = (discount * offline.moves_RSAS @ mean_RSF[:, None]).reshape(feature_RXF.shape)
+    boot_RFF = (off_RSA.reshape(len(pi_RSA), -1, 1) * feature_RXF).swapaxes(1, 2) @ ahead_RXF
     weight_RF = np.zeros_like(fixed_RF)
     for _ in range(rounds):
         right_RF = fixed_RF + (boot_RFF @ weight_RF[..., None])[..., 0]

@@ -73,10 +73,8 @@ def value_consistent_model(
     if (counts.going_RSAS.sum(-1) < counts.visit_RSA * (1 - 1e-9)).any():  # expected counts are rounded
         raise UserError("Some steps ended in a terminal state; make these absorbing with reward 0.")
     cells, states, actions = counts.visit_RSA.shape
-    both = [
-        np.repeat(rng.normal(size=(1, *shape, rank)) * 0.3, cells, axis=0)
-        for shape in ((states, actions), (states,))
-    ]
+    shapes = (1, states, actions, rank), (1, states, rank)
+    both = [np.repeat(rng.normal(size=shape) * 0.3, cells, axis=0) for shape in shapes]
     optimizer = Adam.of(learning_rate, both)
     for _ in range(steps):
         moves_RSAS = low_rank_model(*both)
@@ -97,9 +95,8 @@ def nested_fitted_q(
     0 is separate FQI, inf pooled FQI. Source: NFQI (Mandyam et al. 2021), with a ridge in place of its
     network.
     """
-    ridge_R11 = np.broadcast_to(
-        np.asarray(ridge, np.float64).reshape(-1, 1, 1), (len(background.visit_RSA), 1, 1)
-    )
+    ridge_R11 = np.asarray(ridge, np.float64).reshape(-1, 1, 1)
+    ridge_R11 = np.broadcast_to(ridge_R11, (len(background.visit_RSA), 1, 1))
     n_0, n_1 = background.visit_RSA, foreground.visit_RSA
     with np.errstate(invalid="ignore"):
         kept_RSA = np.where(np.isinf(ridge_R11), 0.0, ratio(n_1, n_1 + ridge_R11))

@@ -107,9 +107,8 @@ def _act_dist(q_A: Floats, epsilon: float, temperature: float, law_A: Floats) ->
             best = a
     total = 0.0
     for a in range(q_A.shape[0]):
-        law_A[a] = (
-            epsilon / q_A.shape[0] if temperature <= 0.0 else math.exp((q_A[a] - q_A[best]) / temperature)
-        )
+        greedy = temperature <= 0.0
+        law_A[a] = epsilon / q_A.shape[0] if greedy else math.exp((q_A[a] - q_A[best]) / temperature)
         total += law_A[a]
     if temperature <= 0.0:
         law_A[best] += 1.0 - epsilon

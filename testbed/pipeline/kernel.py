@@ -221,11 +221,8 @@ def _record(p: Any, s: Any, a: Store, out: Out, g: int, place: int) -> int:
             out.time_B[row] = s.now
             out.trace_B[row, 0], out.trace_B[row, 1] = a.number_N[g], k
             out.trace_B[row, 2], out.trace_B[row, 3] = a.length_B[i], a.first_version_B[i]
-            out.trace_B[row, 4], out.trace_B[row, 5], out.trace_B[row, 6] = (
-                a.last_version_B[i],
-                now,
-                s.trained,
-            )
+            out.trace_B[row, 4], out.trace_B[row, 5] = a.last_version_B[i], now
+            out.trace_B[row, 6] = s.trained
         out.sums.samples += 1
     if s.measuring:
         out.sums.tokens += tokens

@@ -96,9 +96,8 @@ def rules(designs: list[Design]) -> tuple[NDArray[Any], NDArray[np.int64]]:
         record["drop_rule"], record["lifo"] = DROP_RULES[d.queue_rule], d.order == "lifo"
         record["by_last"] = d.age_of == "last"
         record["admission"], record["law"] = ADMISSIONS[d.admission], LAWS[d.length]
-        record["lag_samples"] = (
-            d.eta * d.batch if d.admission == "capacity" else -(-d.max_lag // d.group) * d.group
-        )
+        groups = -(-d.max_lag // d.group)
+        record["lag_samples"] = d.eta * d.batch if d.admission == "capacity" else groups * d.group
         record["log_mean"] = log_mean(d)
         record["shared"], record["own"] = d.correlation**0.5, (1 - d.correlation) ** 0.5
         record["table_start"], record["table_size"] = len(lengths), len(d.lengths)

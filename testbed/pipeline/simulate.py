@@ -199,9 +199,8 @@ def trace_rows(design: Design, batches: int, seed: int = 0) -> tuple[NDArray[np.
     time_B = np.zeros(len(trace_BK))
     sums_X, histogram_X3K = np.zeros(1, SUMS), np.zeros((1, 3, LAGS))
     key = keys(seed, 1)[0]
-    run_traced(
-        record_K, table_K, key, np.zeros(1, STATE), sums_X, histogram_X3K[0], batches, trace_BK, time_B
-    )
+    state_1 = np.zeros(1, STATE)
+    run_traced(record_K, table_K, key, state_1, sums_X, histogram_X3K[0], batches, trace_BK, time_B)
     return trace_BK, time_B, _report(design, sums_X, histogram_X3K, batches)
 
 

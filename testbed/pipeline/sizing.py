@@ -106,18 +106,16 @@ def from_words(words: Sequence[str]) -> SizingPlan:
     for word in words:
         name, _, text = word.partition("=")
         if "=" not in word or name not in _HINTS:
-            wrong.append(
-                f"'{word}': expected field=value.{suggest(name, _HINTS)} Fields: {', '.join(_HINTS)}."
-            )
+            hint = suggest(name, _HINTS)
+            wrong.append(f"'{word}': expected field=value.{hint} Fields: {', '.join(_HINTS)}.")
             continue
         hint = _HINTS[name]
         many = typing.get_origin(hint) is tuple
         try:
             each = [_value(typing.get_args(hint)[0] if many else hint, part) for part in text.split(",")]
         except ValueError:
-            wrong.append(
-                f"'{word}': expected {'values' if many else 'a value'} like {getattr(SizingPlan, name)}."
-            )
+            kind = "values" if many else "a value"
+            wrong.append(f"'{word}': expected {kind} like {getattr(SizingPlan, name)}.")
             continue
         if not many and len(each) > 1:
             wrong.append(f"'{word}': expected one value.")

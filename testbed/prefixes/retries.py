@@ -50,9 +50,8 @@ class Retries(PrefixSource):
         token_RBT, mask_RBT = tried.token_RBT.cpu().numpy(), tried.mask_RBT.cpu().numpy()
         R, B, T = token_RBT.shape
         prompt_MQ = np.repeat(asked.prompt_RNQ, half, axis=1).reshape(R * B, -1)
-        wrong_RB = asked.task.first_error(
-            prompt_MQ, token_RBT.reshape(-1, T), mask_RBT.reshape(-1, T)
-        ).reshape(R, B)
+        token_MT, mask_MT = token_RBT.reshape(-1, T), mask_RBT.reshape(-1, T)
+        wrong_RB = asked.task.first_error(prompt_MQ, token_MT, mask_MT).reshape(R, B)
         failed_RB = wrong_RB < T
         kept_RB = np.where(failed_RB, wrong_RB, 0)
         again = asked.respond(Start(asked.prompt_RNQ, first_tokens(token_RBT, kept_RB)), 1)

@@ -82,9 +82,8 @@ class OfTraces(PrefixSource):
         kept_RNG = np.minimum(self.lengths(asked, count), np.maximum(found.length_RN - 1, 0)[..., None])
         start = replace(asked.at_prompts(), prompt_RNQ=prompt_RNQ)
         given_RNGT = start.given_RBT.reshape(R, N, group, -1)
-        token_RNGT = np.broadcast_to(
-            found.token_RNT[:, :, None], (R, count, group, start.given_RBT.shape[-1])
-        )
+        shape = (R, count, group, start.given_RBT.shape[-1])
+        token_RNGT = np.broadcast_to(found.token_RNT[:, :, None], shape)
         given_RNGT[:, N - count :] = first_tokens(token_RNGT, kept_RNG)
         rollout = asked.respond(Start(prompt_RNQ, given_RNGT.reshape(start.given_RBT.shape)), 0)
         return replace(rollout, parent_RB=self.parents(R, N, group, count)) if self.gives_parents else rollout
@@ -191,9 +190,8 @@ class OfStore(OfTraces):
             token_RNT = np.where(new_RN[..., None], tried.token_RBT.cpu().numpy(), token_RNT)
             length_RN = np.where(new_RN, tried.mask_RBT.sum(-1).cpu().numpy(), length_RN)
         found_R = (length_RN > 0).sum(1)
-        note(
-            asked.counts, {"prefix/attempts": np.full(R, self.ask * self.attempts), "prefix/traces": found_R}
-        )
+        attempts_R = np.full(R, self.ask * self.attempts)
+        note(asked.counts, {"prefix/attempts": attempts_R, "prefix/traces": found_R})
         if (found_R == 0).any() and self.empty == "refuse":
             seed = asked.seeds[int(np.flatnonzero(found_R == 0)[0])]
             raise UserError(

@@ -26,9 +26,8 @@ class Registered(Entry):
 
     def bind(self, **hyper: Any) -> Callable[[], Recipe]:
         """Return a function that makes the recipe; an unknown hyperparameter raises UserError."""
-        settings = {
-            name: str(hyper[name]) for name in SETTINGS if name in hyper and name not in self.defaults
-        }
+        free = (name for name in SETTINGS if name not in self.defaults)
+        settings = {name: str(hyper[name]) for name in free if name in hyper}
         make = super().bind(**{name: value for name, value in hyper.items() if name not in settings})
         return lambda: replace(make(), **_composed(settings)) if settings else make()
 

@@ -127,9 +127,7 @@ def checked(chosen: Stack, key: Key, text: str) -> Any:
         return text  # a text such as "none" or "2" stays text
     value = parsed(text)
     if "," in text or " " in text:
-        raise UserError(
-            f"{key.name} is '{text}', expected one value: lists of options are not composed here."
-        )
+        raise UserError(f"{key.name} is '{text}', expected one value: lists of options do not compose here.")
     if key.text:
         return value if is_number(value) or value is None else text
     if value is None or (is_number(value) and NUMBER in wanted(chosen, key.name) and math.isfinite(value)):
@@ -138,9 +136,8 @@ def checked(chosen: Stack, key: Key, text: str) -> Any:
         raise unknown(f"{key.name} of {chosen.title}", text, choices)
     switch = isinstance(key.default, bool)
     if isinstance(value, bool) != switch or not (switch or (is_number(value) and math.isfinite(value))):
-        raise UserError(
-            f"{key.name} is '{text}', expected {'true or false' if switch else 'a finite number'}."
-        )
+        kind = "true or false" if switch else "a finite number"
+        raise UserError(f"{key.name} is '{text}', expected {kind}.")
     return value
 
 

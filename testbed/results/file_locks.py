@@ -47,9 +47,8 @@ class Locks:
     def noted(self, name: str) -> str:
         """Return the note of the process that holds the lock; "" if none holds it."""
         try:
-            descriptor = os.open(
-                self._folder / name, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
-            )
+            flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
+            descriptor = os.open(self._folder / name, flags)
         except OSError:
             return ""
         try:

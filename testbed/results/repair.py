@@ -16,6 +16,7 @@ from testbed.results import atomic_files, manifest
 from testbed.results.fingerprint import Fingerprint
 from testbed.results.parquet import decode, header
 
+NOTHING = f"has no finished pack to rebuild {manifest.NAME} from. Choose another folder."
 LAST = 1 << 60
 """Position of a pack with an unknown place in the plan."""
 
@@ -48,9 +49,7 @@ def _rebuilt(folder: Path) -> str:
     for entry in sorted(found.values(), key=lambda entry: (_place(entry), entry["id"])):
         known.setdefault(entry["id"], _without_place(entry))
     if not known:
-        raise UserError(
-            f"{folder} has no finished pack to rebuild {manifest.NAME} from. Choose another folder."
-        )
+        raise UserError(f"{folder} {NOTHING}")
     partial = not copy or copy[2] or len(known) > before
     lines = map(manifest.compact, known.values())
     content = manifest.signed(lines, made_by, partial)
@@ -91,9 +90,7 @@ def _results(folder: Path) -> Iterator[tuple[str, tuple[Fingerprint, bytes]]]:
 def _one_fingerprint(folder: Path, results: Mapping[str, tuple[Fingerprint, bytes]]) -> Fingerprint:
     made_by = [said for said, _ in results.values()]
     if not made_by:
-        raise UserError(
-            f"{folder} has no finished pack to rebuild {manifest.NAME} from. Choose another folder."
-        )
+        raise UserError(f"{folder} {NOTHING}")
     if any(other != made_by[0] for other in made_by):
         raise UserError(f"{folder} holds results of several versions of the code; move those of one away.")
     return made_by[0]

@@ -184,9 +184,8 @@ class Store:
         size = {name: len(cells) for name, cells in self.packs.items()}
         held = self.quarantined()
         lost = {name.partition("-")[0] for name in held} - done - failed
-        planned, good, bad, damaged = (
-            sum(size.get(name, 0) for name in names) for names in (size, done, failed, lost)
-        )
+        kinds = ([size.get(name, 0) for name in names] for names in (size, done, failed, lost))
+        planned, good, bad, damaged = map(sum, kinds)
         return Status(planned, good, bad, planned - good - bad, failures, len(held), damaged)
 
     def quarantined(self) -> list[str]:
@@ -260,9 +259,7 @@ def read(*folders: str | Path) -> pa.Table:
     for store in stores:
         for name, content in store.results():
             if found.setdefault(name, content) != content:
-                raise UserError(
-                    f"{store.folder} has other numbers for pack {name}; move one of the two away."
-                )
+                raise UserError(f"{store.folder} has other numbers for pack {name}; move one of them away.")
     if not found:
         damaged = sum(len(store.quarantined()) for store in stores)
         again = "damaged file(s) were set aside; the sweep's command makes them again."
@@ -286,10 +283,8 @@ def made_on(folder: Path) -> list[dict[str, str]]:
     for path in sorted((folder / "provenance").glob("*.json")):
         with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
             said = atomic_files.record(path)
-            versions = {
-                name: printable(said["versions"][name], WORD)
-                for name in ("python", "numpy", "torch", "numba")
-            }
+            parts = ("python", "numpy", "torch", "numba")
+            versions = {name: printable(said["versions"][name], WORD) for name in parts}
             machine = {
                 "cpu": printable(said["cpu"], WORD),
                 "threads": printable(said["threads"]["OMP_NUM_THREADS"], WORD),
@@ -304,7 +299,7 @@ def folder_for(root: str | Path, name: str) -> Path:
     """Return root/name; raise UserError unless name is one plain folder inside root."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
         raise UserError(
-            f"'{name}' cannot name a results folder; use letters, digits, '.', '_' and '-', at most 100."
+            f"'{name}' cannot name a results folder; use up to 100 letters, digits, '.', '_', '-'."
         )
     folder = Path(root) / name
     if folder.is_symlink():

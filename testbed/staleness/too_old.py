@@ -139,7 +139,5 @@ def length_counts(rollout: Rollout, lost_RB: Tensor) -> Mapping[str, Floats]:
     """Return the mean length in tokens of kept and of lost sequences; NaN if there are none."""
     length_RB = rollout.mask_RBT.sum(-1).double()
     parts = {"staleness/length_kept": ~lost_RB, "staleness/length_lost": lost_RB}
-    return {
-        name: ((length_RB * chosen_RB).sum(-1) / chosen_RB.sum(-1)).cpu().numpy()
-        for name, chosen_RB in parts.items()
-    }
+    means = {name: (length_RB * part_RB).sum(-1) / part_RB.sum(-1) for name, part_RB in parts.items()}
+    return {name: mean_R.cpu().numpy() for name, mean_R in means.items()}

@@ -33,9 +33,8 @@ def trained(place: Place, *, steps: int = 2400, noise: float = 0.02, seed: int =
             f"teacher 'trained' has steps {steps}, noise {noise:g} and seed {seed}; expected at least 1 "
             "step, a chance in [0, 1] and a seed from 0."
         )
-    runs = tuple(
-        replace(run, warm_start_steps=steps, teacher_noise=noise, seed=run.seed + seed) for run in place.runs
-    )
+    taught = (replace(run, warm_start_steps=steps, teacher_noise=noise) for run in place.runs)
+    runs = tuple(replace(run, seed=run.seed + seed) for run in taught)
     return Teacher(place.world, type(place.world)(runs).initial())  # type: ignore[call-arg]
 
 
@@ -65,9 +64,8 @@ def noisy(place: Place, *, scale: float = 0.5) -> Teacher:
     drawn = np.stack([rng.generator(run.seed, "teacher/noisy").standard_normal(P) for run in place.runs])
     rms_R1 = place.theta_RP.square().mean(-1, keepdim=True).sqrt()
     spread_R1 = torch.where(rms_R1 > 0, rms_R1, torch.ones_like(rms_R1))
-    return Teacher(
-        place.world, place.theta_RP.detach() + scale * spread_R1 * torch.from_numpy(drawn).to(place.theta_RP)
-    )
+    noise_RP = spread_R1 * torch.from_numpy(drawn).to(place.theta_RP)
+    return Teacher(place.world, place.theta_RP.detach() + scale * noise_RP)
 
 
 @teacher(

@@ -210,9 +210,7 @@ def assert_variance_below(
         check_bounds(y_N, bounds)
         other_N = (y_N - mean_y) ** 2
         if other_N.shape != square_N.shape:
-            raise UserError(
-                f"{square_N.size} and {other_N.size} draws cannot be paired; give as many of both."
-            )
+            raise UserError(f"{square_N.size} and {other_N.size} draws cannot be paired; give equally many.")
     else:
         other_N = np.asarray(bound, dtype=np.float64)
     n, above = square_N.size, float((square_N - other_N).mean())
@@ -354,9 +352,7 @@ class _Mean:
 
 def _declared(discrepancy: float | None) -> float:
     if discrepancy is None:
-        raise UserError(
-            "`discrepancy` is not declared; without it every estimator passes. Give the smallest."
-        )
+        raise UserError("`discrepancy` is not declared; without it every estimator passes. Give the least.")
     return discrepancy
 
 

@@ -114,7 +114,7 @@ def min_num_intervals(
     check_rates(false_alarm, missed)
     if not 0 < discrepancy < level < 1:
         raise UserError(
-            f"level is {level:g}, discrepancy {discrepancy:g}; expected 0 < discrepancy < level < 1."
+            f"level {level:g}, discrepancy {discrepancy:g}; expected 0 < discrepancy < level < 1."
         )
     n = 8
     while n < MOST:
@@ -144,16 +144,12 @@ def check_rates(false_alarm: float, missed: float) -> None:
 def _fewest(needed: Callable[[int], float], discrepancy: float) -> int:
     """Return the smallest n >= 1 at which a falling function is at most `discrepancy`."""
     if not 0 < discrepancy < math.inf:
-        raise UserError(
-            f"discrepancy is {discrepancy:g}, expected a positive number: what must not be missed."
-        )
+        raise UserError(f"discrepancy is {discrepancy:g}, expected above 0: what must not be missed.")
     high = 1
     while needed(high) > discrepancy:
         high *= 2
         if high > MOST:
-            raise UserError(
-                f"discrepancy {discrepancy:g} needs more than {MOST} draws; declare a larger one."
-            )
+            raise UserError(f"discrepancy {discrepancy:g} needs over {MOST} draws; declare a larger one.")
     low = high // 2  # fails, or is 0
     while high - low > 1:
         middle = (low + high) // 2

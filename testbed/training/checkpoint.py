@@ -73,14 +73,11 @@ SOURCES = (
     WindowedSource,
 )  # fmt: skip
 """State that steps change: rebuilt, then given its stored attributes."""
-LEFT = {
-    "Learner.last_pass",
-    *(f"Recorder.{name}" for name in ("runs", "world", "learners", "position", "start_RP")),
-}
+_REBUILT = "runs", "world", "learners", "position", "start_RP"
+LEFT = {"Learner.last_pass", *(f"Recorder.{name}" for name in _REBUILT)}
 """Attributes not restored: useless beyond a step, or stored elsewhere."""
-RECORDS: dict[str, Callable[..., Value]] = {
-    kind.__name__: kind for kind in (Rollout, State, Group, Done, Stored)
-}
+_KINDS = Rollout, State, Group, Done, Stored
+RECORDS: dict[str, Callable[..., Value]] = {kind.__name__: kind for kind in _KINDS}
 """State rebuilt from its fields."""
 
 
@@ -278,9 +275,9 @@ class _Reader:
         there = list(current) if isinstance(current, list | tuple | deque) else []
         there += [None] * (len(tree[kind]) - len(there))
         items = [self.value(item, now) for item, now in zip(tree[kind], there, strict=False)]
-        return (
-            deque(items, tree["maxlen"]) if kind == "deque" else {"list": list, "tuple": tuple}[kind](items)
-        )
+        if kind == "deque":
+            return deque(items, tree["maxlen"])
+        return tuple(items) if kind == "tuple" else items
 
     def _tensor(self, key: str, current: Value) -> Tensor:
         saved = self.tensors[key]

@@ -199,9 +199,8 @@ class Learner:
             return batch
         rollout = replace(rollout, logp_mu_RBT=batch.logp_mu_BT, origin_RB=batch.origin_B)
         logp_CBT = finite_or(logp_CBT, batch.logp_mu_BT)
-        return replace(
-            batch, logp_anchor_BT=self.anchor.logp(self._anchor_inputs(theta_CP, rollout, logp_CBT, step))
-        )
+        inputs = self._anchor_inputs(theta_CP, rollout, logp_CBT, step)
+        return replace(batch, logp_anchor_BT=self.anchor.logp(inputs))
 
     def _anchor_inputs(self, theta_CP: Tensor, rollout: Rollout, logp_CBT: Tensor, step: int) -> AnchorInputs:
         return AnchorInputs(theta_CP, step, rollout, logp_CBT, lambda other_CP: self._logp(other_CP, rollout))

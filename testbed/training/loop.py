@@ -92,11 +92,8 @@ def _sequences(step: int, one: Rollout, logp_BT: Tensor, batch: Batch, place: in
     if one.version_RBT is not None:
         arrays["version"] = one.version_RBT[0]
     held = {name: _numpy(value.expand_as(batch.mask_BT[place])) for name, value in arrays.items()}
-    prompt_NQ, group_B, reward_B = (
-        _numpy(one.prompt_RNQ[0]),
-        _numpy(batch.group_B[place]),
-        _numpy(one.reward_RB[0]),
-    )
+    numbers = one.prompt_RNQ[0], batch.group_B[place], one.reward_RB[0]
+    prompt_NQ, group_B, reward_B = map(_numpy, numbers)
     found = []
     for b in range(len(reward_B)):
         if one.origin_RB is not None and int(one.origin_RB[0, b]) == EXPERT:

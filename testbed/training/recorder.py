@@ -141,9 +141,8 @@ class Recorder:
                 logp_CBT, batch, hyper = learner.last_pass
                 function = partial(learner.recipe.losses, hyper=hyper)
                 shares[index] = clip_share(effective_weights(function, logp_CBT, batch), batch)
-        row["actor/clip_share_last_pass"] = _numpy(
-            "clip_share", torch.cat([s.double().cpu() for s in shares])
-        )
+        last = torch.cat([s.double().cpu() for s in shares])
+        row["actor/clip_share_last_pass"] = _numpy("clip_share", last)
 
     def columns(self) -> Columns:
         """Return long-format columns sorted by cell (in the pack's order), then step."""

@@ -130,9 +130,8 @@ class Trainer:
         loss_R = loss_R if penalty_R is None else loss_R + penalty_R
         (grad_RP,) = torch.autograd.grad(loss_R.sum(), leaf_RP)
         blocks = [(learner, logp_CBT.detach(), batch) for learner, logp_CBT, batch in blocks]
-        factor_R = torch.cat(
-            [learner.recipe.step_rule.factor(logp, batch) for learner, logp, batch in blocks]
-        )
+        factors = [learner.recipe.step_rule.factor(logp, batch) for learner, logp, batch in blocks]
+        factor_R = torch.cat(factors)
         return Update(
             logp_RBT=logp_RBT.detach(),
             batches=batches,

@@ -104,12 +104,8 @@ def name_of(policy: Policy, task: TokenTask, made_of: Sequence[object], seed: in
 @cache
 def machine() -> tuple[str, ...]:
     """Return packages and the kind of CPU, which determine the order of sums."""
-    kinds = [
-        torch.backends.cpu.get_cpu_capability(),
-        sys.platform,
-        platform.machine(),
-        torch.__config__.show(),
-    ]
+    backend, config = torch.backends.cpu.get_cpu_capability(), torch.__config__.show()
+    kinds = [backend, sys.platform, platform.machine(), config]
     with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as file:
         kinds += [line.strip() for line in file if line.startswith("model name")][:1]
     return (np.__version__, torch.__version__, version_of("numba"), version_of("reasoning-gym"), *kinds)

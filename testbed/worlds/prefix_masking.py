@@ -53,7 +53,5 @@ def wave_keys(seeds: tuple[int, ...], sampling_R: np.ndarray, wave: int) -> np.n
 def without_given(rollout: Rollout, given_RBT: Tensor) -> Rollout:
     """Return the rollout with given tokens masked out: no policy chose them."""
     mask_RBT = rollout.mask_RBT & (given_RBT.to(rollout.mask_RBT.device) < 0)
-    zeros_RBT = torch.zeros_like(rollout.logp_mu_RBT)
-    return replace(
-        rollout, mask_RBT=mask_RBT, logp_mu_RBT=torch.where(mask_RBT, rollout.logp_mu_RBT, zeros_RBT)
-    )
+    logp_RBT = torch.where(mask_RBT, rollout.logp_mu_RBT, torch.zeros_like(rollout.logp_mu_RBT))
+    return replace(rollout, mask_RBT=mask_RBT, logp_mu_RBT=logp_RBT)

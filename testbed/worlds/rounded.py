@@ -74,9 +74,8 @@ def rounding_of(precision: str) -> SamplerEngine | None:
     name, _, rest = precision.partition(" ")
     made = engine(name, **arguments(rest))
     promises = [mismatch[part].promises for part in name.split("+")]
-    if made.distribution is not None or any(
-        p.get("stochastic") or "past" in p.get("needs", ()) for p in promises
-    ):
+    unlike = any(p.get("stochastic") or "past" in p.get("needs", ()) for p in promises)
+    if made.distribution is not None or unlike:
         raise UserError(
             f"precision is '{precision}', which changes more than rounding, so trainer and sampler cannot "
             "share it; use one that only rounds: bf16, int8, fp8-tensor, fp8-block, fp8-activations, or "

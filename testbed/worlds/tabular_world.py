@@ -75,14 +75,12 @@ class TabularRuns(World):
         number = {tuple(prompt_Q): n for n, prompt_Q in enumerate(tree.prompt_NQ.tolist())}
 
         def respond(start: Start, wave: int) -> Rollout:
-            root_RN = (
-                np.array([[number[tuple(p)] for p in row] for row in start.prompt_RNQ.tolist()]) * tree.nodes
-            )
+            prompt_RN = [[number[tuple(p)] for p in row] for row in start.prompt_RNQ.tolist()]
+            root_RN = np.array(prompt_RN) * tree.nodes
             version_1B1 = parts(start.given_RBT.shape[1], slices)
             key_R = wave_keys(self.seeds, self.sampling_R, wave)
-            episodes = tree.simulate_versions(
-                mu_RWSA, version_1B1, root_RN, start.group, key_R, step, start.given_RBT
-            )
+            where = (version_1B1, root_RN, start.group, key_R, step)
+            episodes = tree.simulate_versions(mu_RWSA, *where, start.given_RBT)
             answers = self._rollout(episodes, root_RN, start.group)
             return without_given(answers, torch.from_numpy(start.given_RBT))
 
@@ -135,9 +133,8 @@ class TabularRuns(World):
     def _episodes(self, mu_RWSA: np.ndarray, version_RBT: np.ndarray, step: int) -> Rollout:
         """Return episodes from tables that may change, without log-probabilities."""
         start_RN = self.task.start(uniforms(self.start_R, step, self.prompts, 1)[..., 0])
-        episodes = self.task.simulate_versions(
-            mu_RWSA, version_RBT, start_RN, self.group, self.sampling_R, step
-        )
+        key_R = self.sampling_R
+        episodes = self.task.simulate_versions(mu_RWSA, version_RBT, start_RN, self.group, key_R, step)
         return self._rollout(episodes, start_RN, self.group)
 
     def _rollout(self, episodes: Episodes, start_RN: np.ndarray, group: int) -> Rollout:
@@ -216,9 +213,8 @@ class TabularRuns(World):
         mu_XSA = engine.probabilities(behavior.weights_XP, step, behavior.past_XP)
         # A collapsed policy gives actions probability 0: ratios are then infinite.
         found = self.task.divergence(pi_RSA.repeat(slices, 0), mu_XSA, unsupported="infinite")
-        part = {
-            item.name: getattr(found, item.name).reshape(-1, slices) for item in dataclasses.fields(found)
-        }
+        names = (item.name for item in dataclasses.fields(found))
+        part = {name: getattr(found, name).reshape(-1, slices) for name in names}
         second_R, kl_R = part["second_moment"].mean(1), part["kl_pi_mu"].mean(1)
         return {
             "exact/ess_kish_sequence": 1.0 / second_R,
@@ -253,9 +249,8 @@ class TabularRuns(World):
         """Return episodes of theta from the rollout's starts, as many as it has."""
         key_R, pi_RSA = rng.keys(self.seeds[rows], "teacher"), self.policy.probabilities(theta_RP)
         start_RN = rollout.prompt_RNQ[..., 0].numpy()
-        found = self._rollout(
-            self.task.simulate(pi_RSA, start_RN, rollout.group, key_R, step), start_RN, rollout.group
-        )
+        episodes = self.task.simulate(pi_RSA, start_RN, rollout.group, key_R, step)
+        found = self._rollout(episodes, start_RN, rollout.group)
         return replace(
             rollout,
             token_RBT=found.token_RBT,

@@ -67,13 +67,8 @@ class TokenRuns(World):
             from testbed.policies.warm_start import warm_start
 
             full, how = self.policy.full_precision, (first.warm_start_steps, first.teacher_noise)
-            base = shared(
-                full,
-                self.task,
-                made_of(first),
-                unique,
-                lambda seeds: warm_start(full, self.task, seeds, *how),
-            )
+            train = lambda seeds: warm_start(full, self.task, seeds, *how)  # noqa: E731
+            base = shared(full, self.task, made_of(first), unique, train)
         else:
             base = self.policy.initial(unique)
         rows = [unique.index(seed) for seed in self.seeds]
@@ -146,9 +141,8 @@ class TokenRuns(World):
         draw = lambda prompt_RNQ, uniform_RBT: behavior.sample_in_flight(  # noqa: E731
             theta_RWP, version_RBT, prompt_RNQ, first.group, uniform_RBT, step, cache
         )
-        rollout = self._answered(
-            draw, self._prompts(purpose, step, first.prompts), self.sampling_R, step, first.group, 1
-        )
+        prompt_RNQ = self._prompts(purpose, step, first.prompts)
+        rollout = self._answered(draw, prompt_RNQ, self.sampling_R, step, first.group)
         return self.generation.noted_in_flight(theta_RWP, version_RBT, rollout, self.logp)
 
     def _prompts(self, purpose: str, step: int, prompts: int) -> np.ndarray:
@@ -227,9 +221,8 @@ class TokenRuns(World):
         drawn = self.policy.sample(theta_RP.detach(), rollout.prompt_RNQ, 1, any_RNT, greedy=True)
         # A per-seed verifier is refused with this baseline, because the seed of these rows is unknown.
         rows = slice(0, len(rollout.prompt_RNQ))
-        return self._rewards(rollout.prompt_RNQ, drawn[0], drawn[1], 1, rows).repeat_interleave(
-            rollout.group, dim=1
-        )
+        reward_RN = self._rewards(rollout.prompt_RNQ, drawn[0], drawn[1], 1, rows)
+        return reward_RN.repeat_interleave(rollout.group, dim=1)
 
     def reference_reward(
         self, theta_RP: Tensor, rollout: Rollout, rows: slice, group: int, step: int
@@ -335,9 +328,8 @@ class TokenRuns(World):
             more = self._evaluation(theta_RP, prompt_RNQ[:, :PASS_PROMPTS], self.passes_R, PASS_EXTRA)
         if self.task.difficulties:
             level_RN = np.stack([self.task.difficulty(prompt_NQ) for prompt_NQ in prompt_RNQ])
-        return HeldOut(
-            self.rewards.proxy(answers), answers, logp_start_RBT, more, level_RN, self.task.difficulties
-        )
+        proxy_RB, levels = self.rewards.proxy(answers), self.task.difficulties
+        return HeldOut(proxy_RB, answers, logp_start_RBT, more, level_RN, levels)
 
     def _held_out_prompts(self) -> np.ndarray:
         return self._prompts(f"held-out/{self.first.task}", 0, self.first.evaluation_prompts)

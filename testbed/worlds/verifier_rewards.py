@@ -217,10 +217,8 @@ class Compared(Verifier):
         weight_KF, mean_K, spread_K = [], [], []
         for _ in range(self.members):
             prompt_NQ = self.task.prompts(stream, self.pairs)
-            side = [
-                self.features(prompt_NQ, self.task.teacher(prompt_NQ, stream, self.noise)[0])
-                for _ in range(2)
-            ]
+            answers = (self.task.teacher(prompt_NQ, stream, self.noise)[0] for _ in range(2))
+            side = [self.features(prompt_NQ, answer_NT) for answer_NT in answers]
             seen_F = np.ones(side[0].shape[1])
             seen_F[stream.permutation(T)[: round(self.blind * T)]] = 0
             better_N = side[0][:, :T].sum(1) - side[1][:, :T].sum(1)

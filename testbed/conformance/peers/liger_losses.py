@@ -50,9 +50,8 @@ def losses() -> PeerLosses:
             options: dict[str, Any] = {"loss_type": kind, "importance_sampling_level": level, **bounds}
             if kind == "dr_grpo":
                 options["max_completion_length"] = 11
-            found[f"LigerFusedLinearGRPOLoss loss_type={kind} importance_sampling_level={level}"] = _loss(
-                **options
-            )
+            name = f"LigerFusedLinearGRPOLoss loss_type={kind} importance_sampling_level={level}"
+            found[name] = _loss(**options)
     found["LigerFusedLinearGRPOLoss loss_type=grpo delta=1.6"] = _loss(loss_type="grpo", delta=1.6)
     found["LigerFusedLinearGRPOLoss loss_type=dapo chunk_size=2"] = _loss(loss_type="dapo", chunk_size=2)
     return found

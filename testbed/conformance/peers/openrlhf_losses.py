@@ -15,13 +15,8 @@ from torch import Tensor
 
 from testbed.conformance.peers import PeerLosses, telling
 
-NEED_CUDA = (
-    "deepspeed",
-    "flash_attn",
-    "flash_attn.bert_padding",
-    "flash_attn.utils",
-    "flash_attn.utils.distributed",
-)
+_ATTENTION = ("flash_attn", "flash_attn.bert_padding", "flash_attn.utils", "flash_attn.utils.distributed")
+NEED_CUDA = ("deepspeed", *_ATTENTION)
 
 
 def _module() -> ModuleType:
@@ -104,8 +99,6 @@ def losses() -> PeerLosses:
         ("token", "mask", "tv", (0.0, 0.1)),
     ):
         options = {"level": level, "mode": mode, "gating": gating, "threshold": threshold}
-        name = (
-            f"PolicyLoss is_correction level={level} mode={mode} gating={gating} threshold={list(threshold)}"
-        )
+        name = f"PolicyLoss is_correction {level=!s} {mode=!s} {gating=!s} threshold={list(threshold)}"
         found[name] = _corrected(**{f"is_correction_{key}": value for key, value in options.items()})
     return found

@@ -95,9 +95,8 @@ def _with_reference(**options: Any) -> Callable[..., Any]:
         completion_mask: Tensor,
     ) -> Tensor:
         old = {"old_per_token_logps": old_per_token_logps, "advantages": advantages}
-        return _computed(
-            options, per_token_logps, completion_mask, ref_per_token_logps=ref_per_token_logps, **old
-        )
+        ref = {"ref_per_token_logps": ref_per_token_logps}
+        return _computed(options, per_token_logps, completion_mask, **ref, **old)
 
     return telling(loss, options)
 

@@ -108,14 +108,11 @@ def _joined(logs: Sequence[Log | ScalarLog]) -> Log | ScalarLog:
     scalars = [log for log in logs if isinstance(log, ScalarLog)]
     if not tokens:
         if len(scalars) > 1:
-            raise UserError(
-                "These are scalars of two formats, perhaps from two runs: give the files of one run."
-            )
+            raise UserError("These are scalars of two formats, perhaps from two runs: give those of one run.")
         return scalars[0]
     log = joined(tokens)
-    said = (
-        f"Scalars of {each.source} lie beside the tokens; name their file to read them." for each in scalars
-    )
+    beside = "lie beside the tokens; name their file to read them."
+    said = (f"Scalars of {each.source} {beside}" for each in scalars)
     return replace(log, notes=(*log.notes, *said))
 
 
@@ -128,9 +125,8 @@ def _told(reader: Reader, paths: Sequence[Path]) -> Log | ScalarLog:
     except UserError:
         raise
     except MALFORMED as error:
-        what = (
-            f"field {error} is missing" if isinstance(error, KeyError) else f"{type(error).__name__}: {error}"
-        )
+        missing = isinstance(error, KeyError)
+        what = f"field {error} is missing" if missing else f"{type(error).__name__}: {error}"
         raise UserError(
             f"{paths[0]} does not hold what the {reader.name} reader expects ({what}). Its format may have "
             "changed; see the reader's docstring for the one that is read."
@@ -166,10 +162,8 @@ def recognized(path: Path) -> str:
 
 def _nearest(first: Mapping[str, Any]) -> str:
     """Return the format that shares most fields with a row, and the missing fields; "" if none does."""
-    shared = {
-        name: sum(key in first for key in reader.keys) / len(reader.keys)
-        for name, reader in readers().items()
-    }
+    keys = {name: reader.keys for name, reader in readers().items()}
+    shared = {name: sum(key in first for key in own) / len(own) for name, own in keys.items()}
     best = max(shared, key=lambda name: shared[name])
     if not shared[best]:
         lacking = {name: lack for name, reader in readers().items() if (lack := reader.lacks(first))}

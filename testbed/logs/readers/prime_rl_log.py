@@ -9,7 +9,7 @@ weights version. A step folder without STABLE was not finished.
 """
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -60,26 +60,23 @@ def _sequence(row: Mapping[str, Any], where: str) -> LoggedSequence:
     )  # fmt: skip
 
 
+def _ranks(paths: Iterable[Path]) -> set[int]:
+    found = (files.number_in(path, r"rank_(\d+)\.jsonl$") for path in paths)
+    return {rank for rank in found if rank is not None}
+
+
 def _shards(paths: Sequence[Path]) -> list[str]:
     """Report missing files: ranks of a step, or the marker that the step was finished."""
     notes = []
     for folder in dict.fromkeys(path.parent for path in paths):
-        given = {files.number_in(path, r"rank_(\d+)\.jsonl$") for path in paths if path.parent == folder} - {
-            None
-        }
-        there = {files.number_in(path, r"rank_(\d+)\.jsonl$") for path in folder.glob("rank_*.jsonl")} - {
-            None
-        }
+        here = [path for path in paths if path.parent == folder]
+        given, there = _ranks(here), _ranks(folder.glob("rank_*.jsonl"))
         if there - given:
-            notes.append(
-                f"{folder.name}: {len(given)} of {len(there)} ranks were given; give the folder for all."
-            )
-        ranks = sorted(rank for rank in there if rank is not None)
-        if gaps := sorted(set(range(ranks[-1] + 1 if ranks else 0)) - set(ranks)):
-            notes.append(
-                f"{folder.name}: no file of rank {', '.join(map(str, gaps))}; part of the batch may be "
-                f"missing."
-            )
+            told = f"{len(given)} of {len(there)} ranks were given; give the folder for all."
+            notes.append(f"{folder.name}: {told}")
+        if gaps := sorted(set(range(max(there, default=-1) + 1)) - there):
+            told = f"no file of rank {', '.join(map(str, gaps))}; part of the batch may be missing."
+            notes.append(f"{folder.name}: {told}")
         if folder.name.startswith("step_") and not (folder / "STABLE").exists():
             notes.append(f"{folder.name} has no STABLE marker: its export may not be finished.")
     return notes

@@ -34,9 +34,7 @@ def read(paths: Sequence[Path]) -> Log:
     for path in paths:
         held = files.tensors(path)
         if not isinstance(held, dict) or not {"samples", "rollout_data"} & set(held):
-            raise UserError(
-                f"{path} has neither samples nor rollout_data; expected a dump of slime or miles."
-            )
+            raise UserError(f"{path} has no samples and no rollout_data; expected a dump of slime or miles.")
         step = int(held.get("rollout_id") or 0)
         is_train = "rollout_data" in held or "dp_shards" in held
         for index, row in _rows(held):
@@ -58,21 +56,14 @@ def read(paths: Sequence[Path]) -> Log:
 def _rows(held: Mapping[str, Any]) -> list[tuple[int, Row]]:
     """Return (sample index, row) of a file of either kind."""
     if "samples" in held:
-        return [
-            (int(row.get("sample_index", row.get("index", n)) or 0), dict(row))
-            for n, row in enumerate(held["samples"])
-        ]
+        rows = [dict(row) for row in held["samples"]]
+        return [(int(row.get("sample_index", row.get("index", n)) or 0), row) for n, row in enumerate(rows)]
     data = held["rollout_data"]
     indices = data.get("sample_indices")
     if indices is None:
         raise UserError("rollout_data has no sample_indices: its ranks cannot be told apart or joined.")
-    return [
-        (
-            int(index),
-            {ours: data[theirs][n] for theirs, ours in COLUMNS.items() if data.get(theirs) is not None},
-        )
-        for n, index in enumerate(indices)
-    ]
+    columns = {ours: data[theirs] for theirs, ours in COLUMNS.items() if data.get(theirs) is not None}
+    return [(int(i), {name: each[n] for name, each in columns.items()}) for n, i in enumerate(indices)]
 
 
 def _known(row: Row) -> Row:
@@ -81,18 +72,13 @@ def _known(row: Row) -> Row:
 
 def _unjoined(rollout: Mapping[Any, Row], train: Mapping[Any, Row]) -> list[str]:
     if not train:
-        return [
-            "No train data were given (--save-debug-train-data), so that the trainer's log-probabilities "
-            "are missing."
-        ]
+        flag = "--save-debug-train-data"
+        return [f"No train data were given ({flag}): the trainer's log-probabilities are missing."]
     if not rollout:
         return ["No rollout data were given (--save-debug-rollout-data): groups and versions are missing."]
     lost, foreign = len(set(rollout) - set(train)), len(set(train) - set(rollout))
-    notes = (
-        [f"{lost} of {len(rollout)} samples have no train data: the files of some ranks may be missing."]
-        if lost
-        else []
-    )
+    told = f"{lost} of {len(rollout)} samples have no train data: the files of some ranks may be missing."
+    notes = [told] if lost else []
     return notes + ([f"{foreign} train samples have no rollout data: dropped."] if foreign else [])
 
 
@@ -103,19 +89,13 @@ def _sequence(step: int, index: int, row: Row, mixed: list[bool]) -> LoggedSeque
     length = whole(row["response_length"], f"{where}: response_length") or 0
     if token is None or not 0 < length < len(token):
         return LoggedSequence(step, str(index), where, np.zeros(0, dtype=bool))
-    mask = (
-        np.ones(length, bool)
-        if row.get("loss_mask") is None
-        else bools(row["loss_mask"], f"{where}: loss_mask")
-    )
+    given = row.get("loss_mask")
+    mask = np.ones(length, bool) if given is None else bools(given, f"{where}: loss_mask")
     if row.get("remove_sample"):
         mask = np.zeros_like(mask)
     advantage = floats(row.get("advantages"), f"{where}: advantages")
-    versions = [
-        whole(v, f"{where}: weight_versions") or 0
-        for v in row.get("weight_versions") or []
-        if str(v).isdigit()
-    ]
+    numbers = [v for v in row.get("weight_versions") or [] if str(v).isdigit()]
+    versions = [whole(v, f"{where}: weight_versions") or 0 for v in numbers]
     mixed.append(len(set(versions)) > 1)
     reward = row.get("reward")
     group = row.get("group_index")

@@ -129,7 +129,6 @@ def decoupled(
     live_BT = batch.mask_BT & (batch.adv_BT != 0)
     live_BT = live_BT & keep(logp_BT, batch, **hyper) if keep else live_BT
     weight_BT = torch.where(live_BT, weight(logp_BT, batch, **hyper).detach(), zero) if weight else zero
-    surrogate_BT = one_sided_clip(
-        torch.where(live_BT, log_u_BT, zero), batch.adv_BT, 1 - eps_low, 1 + eps_high, c, weight_BT
-    )
+    log_u_BT, bounds = torch.where(live_BT, log_u_BT, zero), (1 - eps_low, 1 + eps_high)
+    surrogate_BT = one_sided_clip(log_u_BT, batch.adv_BT, *bounds, c, weight_BT)
     return -torch.where(live_BT, surrogate_BT, zero) * batch.adv_BT

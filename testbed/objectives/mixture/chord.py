@@ -13,11 +13,8 @@ from testbed.losses.ratios import log_token
 from testbed.objectives import objective
 from testbed.objectives.mixture.origins import SHARES
 
-PHI: dict[str, Callable[[Tensor], Tensor]] = {
-    "on": lambda p: p * (1 - p),
-    "off": torch.ones_like,
-    "is": lambda p: p,
-}
+Phi = Callable[[Tensor], Tensor]
+PHI: dict[str, Phi] = {"on": lambda p: p * (1 - p), "off": torch.ones_like, "is": lambda p: p}
 """Weight of an expert token as a function of its probability."""
 
 

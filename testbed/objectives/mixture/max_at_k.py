@@ -40,9 +40,8 @@ def max_at_k(
     reward_NG = packed.put(batch.reward_B.double(), 0.0)
     log_w_NG = packed.put(log_w_B.double(), -torch.inf)
     weights = exact_weights if order == "exact" else first_order_weights
-    weight_B1 = packed.take(weights(log_w_NG, reward_NG, packed.size_N[..., None], k))[..., None].to(
-        log_w_B.dtype
-    )
+    weight_B = packed.take(weights(log_w_NG, reward_NG, packed.size_N[..., None], k))
+    weight_B1 = weight_B[..., None].to(log_w_B.dtype)
     # Padding gets no share of a weight that may be infinite.
     return -torch.where(batch.mask_BT, weight_B1, torch.zeros_like(weight_B1)) * logp_BT
 
@@ -66,12 +65,10 @@ def exact_weights(log_w_NG: Tensor, reward_NG: Tensor, size_N1: Tensor, k: int) 
         before_NG = log_sum_before(log_w_NG + before_NG)
         without_NGG = log_sum_before(others_NGG + without_NGG)
     behind = torch.ones_like(itself).triu(1)
-    log_NGG = torch.where(
-        itself, last_NG[..., None, :], (later_NGG + log_w_NG[..., None, :]).masked_fill(~behind, -torch.inf)
-    )
-    log_NGG = (
-        log_NGG + (log_w_NG + size_N1.clamp(min=1).double().log() - log_binomial(size_N1, k_N1))[..., None]
-    )
+    later_NGG = (later_NGG + log_w_NG[..., None, :]).masked_fill(~behind, -torch.inf)
+    log_NGG = torch.where(itself, last_NG[..., None, :], later_NGG)
+    scale_NG = log_w_NG + size_N1.clamp(min=1).double().log() - log_binomial(size_N1, k_N1)
+    log_NGG = log_NGG + scale_NG[..., None]
     scale_NG1 = finite(log_NGG.amax(-1, keepdim=True))
     total_NG = ((log_NGG - scale_NG1).exp() * reward_NG[..., None, :]).sum(-1)
     return times_exp(total_NG, scale_NG1.squeeze(-1))

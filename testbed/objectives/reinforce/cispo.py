@@ -93,9 +93,8 @@ def cispo_trinity_mask(
     bound lose their gradient, which CISPO is meant to keep; negatives keep theirs. mask_low and mask_high
     give the mask a separate window, [1 - mask_low, 1 + mask_high]; None: the weight's.
     """
-    kept_BT = inside_ppo_window(
-        logp_BT, batch, eps_low=eps_low, eps_high=eps_high, mask_low=mask_low, mask_high=mask_high
-    )
+    masks = {"mask_low": mask_low, "mask_high": mask_high}
+    kept_BT = inside_ppo_window(logp_BT, batch, eps_low=eps_low, eps_high=eps_high, **masks)
     return cispo(logp_BT, batch, eps_low=eps_low, eps_high=eps_high) * kept_BT
 
 
