@@ -56,13 +56,8 @@ def episode_divergence(tables: Tables, pi_RSA: Floats, mu_RSA: Floats) -> Diverg
     # Imported here: building and listing worlds should not load the compiler.
     from envs import dynamic_programs as programs
 
-    sums_RM = programs.divergence_sums(
-        tables,
-        pi_RSA,
-        mu_RSA,
-        programs.state_occupancy(tables, pi_RSA),
-        programs.state_occupancy(tables, mu_RSA),
-    )
+    visits = (programs.state_occupancy(tables, each_RSA) for each_RSA in (pi_RSA, mu_RSA))
+    sums_RM = programs.divergence_sums(tables, pi_RSA, mu_RSA, *visits)
     prefix_RT = programs.prefix_second_moments(tables, pi_RSA, mu_RSA)
     kl_pi_mu_R, kl_mu_pi_R, square_R, mean_R, length_R = sums_RM.T
     return Divergence(

@@ -30,11 +30,8 @@ def cost_of(
     """Return the remaining work of sweeps, each with its results folder; raise UserError for bad cells."""
     from testbed.execution.preflight import prepare
 
-    left = [
-        pack
-        for cells, folder in parts
-        for pack in cost.unfinished(prepare(cells, shard, folder, extend=extend)[1], folder)
-    ]
+    plans = ((prepare(cells, shard, folder, extend=extend)[1], folder) for cells, folder in parts)
+    left = [pack for packs, folder in plans for pack in cost.unfinished(packs, folder)]
     on_gpu = any(pack.cells[0].device == "cuda" for pack in left)
     return cost.cost(left, workers or (1 if on_gpu or workers == 0 else cores()))
 

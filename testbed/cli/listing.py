@@ -144,13 +144,10 @@ def count(kind: Kind) -> int:
     if not kind.places:
         return len([*kind.names()] if kind.names else kind.rows())
     paths = [Path(__file__).parents[2] / place for place in kind.places.split()]
-    files = [
-        file
-        for path in paths
-        for file in (
-            path.rglob("*.py") if path.is_dir() else [path if path.suffix else path.with_suffix(".py")]
-        )
-    ]
+    files: list[Path] = []
+    for path in paths:
+        single = path if path.suffix else path.with_suffix(".py")
+        files += path.rglob("*.py") if path.is_dir() else [single]
     found = sum(len(re.findall(kind.pattern, file.read_text(encoding="utf-8"), re.M)) for file in files)
     for file in (file for path in paths for file in path.rglob("*.csv")):
         head, *rows = csv.reader(file.read_text(encoding="utf-8").splitlines())

@@ -74,17 +74,9 @@ def train(cells: "Sequence[Run]", folder: Path, given: dict[str, Any]) -> "Statu
     from testbed.cli.run_sweep import _ray
     from testbed.execution.runner import run_sweep
 
-    return run_sweep(
-        cells,
-        folder,
-        executor=_ray(given["ray"], given["workers"], given["threads"], given["timeout"]),
-        workers=given["workers"],
-        threads=given["threads"],
-        timeout=given["timeout"],
-        shard=given["shard"],
-        extend=given["extend"],
-        progress=choose(given["quiet"]),
-    )
+    executor = _ray(given["ray"], given["workers"], given["threads"], given["timeout"])
+    how = {name: given[name] for name in ("workers", "threads", "timeout", "shard", "extend")}
+    return run_sweep(cells, folder, executor=executor, progress=choose(given["quiet"]), **how)
 
 
 def keep_trace(folder: Path, design: "Design", steps: int, seed: int) -> None:
@@ -115,10 +107,6 @@ def report(folder: Path, status: "Status", reach: float | None, json: bool) -> N
 def brief(row: dict[str, Any]) -> dict[str, Any]:
     """Format a row for a terminal."""
     found = {name: value for name, value in row.items() if name not in ("reached", "seeds")}
-    return {
-        **found,
-        "final": f"{row['final']:.3f}",
-        "age": f"{row['age']:.2f}",
-        "seconds to level": f"{row['seconds to level']:.0f}" if row["reached"] else "never",
-        "reached": f"{row['reached']} of {row['seeds']}",
-    }
+    level = f"{row['seconds to level']:.0f}" if row["reached"] else "never"
+    told = {"final": f"{row['final']:.3f}", "age": f"{row['age']:.2f}", "seconds to level": level}
+    return {**found, **told, "reached": f"{row['reached']} of {row['seeds']}"}

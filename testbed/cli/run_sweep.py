@@ -216,11 +216,8 @@ def resolve(
     if outside:
         kept = cells if any(word.startswith("recipe=") for word in overrides) else ()
         words = [word for word in overrides if not word.startswith("recipe=")]
-        bare = [
-            replace(cell, recipe=pin(name), recipe_args=cell.recipe_args if in_toml else ())
-            for name in outside
-            for cell in base
-        ]
+        pinned = [(cell, pin(name)) for name in outside for cell in base]
+        bare = [replace(c, recipe=name, recipe_args=c.recipe_args if in_toml else ()) for c, name in pinned]
         cells = unique([*kept, *expand(unique(bare), words, known)])
     return tuple(pin_data(pin_trace(pin_files(cell))) for cell in cells)
 

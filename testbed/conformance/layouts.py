@@ -43,12 +43,8 @@ def call_arguments(
     (per_token if binding.adv_per_token else per_row)["adv"] = (
         batch.adv_BT.to(dtype) if binding.adv_per_token else batch.adv_BT[:, 0].to(dtype).clone()
     )
-    whole = {
-        "tokens": torch.tensor(tokens),
-        "sequences": torch.tensor(sequences),
-        "batch": batch,
-        **({} if binding.layout != "packed" else _segments(there_BT, binding.row_axis)),
-    }
+    rest = {} if binding.layout != "packed" else _segments(there_BT, binding.row_axis)
+    whole = {"tokens": torch.tensor(tokens), "sequences": torch.tensor(sequences), "batch": batch, **rest}
     found: dict[str, Any] = {}
     for name, role in binding.arguments.items():
         if role == "logp" and "batch" in binding.roles:

@@ -21,6 +21,7 @@ from testbed.conformance.signature import Binding
 from testbed.objectives import objective
 from testbed.recipes.composition import Arguments, Term, pairs
 
+_STACKS = "kl_penalty@trl", "kl_penalty@verl", "kl_penalty@nemo-rl", "unbiased_kl", "unbiased_kl@trinity"
 PENALTIES: tuple[tuple[str, Arguments], ...] = (
     *(
         ("kl_penalty", pairs(estimator=estimator, direction=direction, gradient=gradient))
@@ -28,11 +29,7 @@ PENALTIES: tuple[tuple[str, Arguments], ...] = (
         for direction in ("reverse", "forward")
         for gradient in ("pathwise", "score")
     ),
-    ("kl_penalty@trl", ()),
-    ("kl_penalty@verl", ()),
-    ("kl_penalty@nemo-rl", ()),
-    ("unbiased_kl", ()),
-    ("unbiased_kl@trinity", ()),
+    *((name, ()) for name in _STACKS),
 )
 
 
@@ -232,12 +229,9 @@ def with_advantages(evidence: Evidence, names: Sequence[str]) -> list[Reference]
     starts = [Reference(q, advantage=name, advantage_args=args) for q, name, args in made]
     best = _scored(evidence, starts)[:3]
     plain = [Reference(name) for name in names if "adv" not in objective[name].promises.get("reads", ())]
-    return plain + [
-        Reference(name, advantage=fit.reference.advantage, advantage_args=fit.reference.advantage_args)
-        for fit in {(f.reference.advantage, f.reference.advantage_args): f for f in best}.values()
-        for name in names
-        if "adv" in objective[name].promises.get("reads", ())
-    ]
+    uses = dict.fromkeys((fit.reference.advantage, fit.reference.advantage_args) for fit in best)
+    rest = [name for name in names if "adv" in objective[name].promises.get("reads", ())]
+    return plain + [Reference(name, advantage=a, advantage_args=args) for a, args in uses for name in rest]
 
 
 def _plain(reference: Reference) -> bool:

@@ -1,7 +1,7 @@
 """Rollout: the tokens, log-probabilities and rewards of one generation."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -50,11 +50,8 @@ class Rollout:
 
     def map(self, function: Callable[[Tensor], Tensor]) -> "Rollout":
         """Return the rollout with a function, e.g. a slice of replicas, applied to every tensor."""
-        changed: dict[str, Any] = {
-            item.name: function(value)
-            for item in fields(self)
-            if isinstance(value := getattr(self, item.name), Tensor)
-        }
+        tensors = {name: value for name, value in vars(self).items() if isinstance(value, Tensor)}
+        changed: dict[str, Any] = {name: function(value) for name, value in tensors.items()}
         return replace(self, **changed)
 
     def rows(self, rows: slice) -> "Rollout":

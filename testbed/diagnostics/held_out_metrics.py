@@ -69,12 +69,9 @@ def held_out_metrics(drawn: HeldOut) -> dict[str, Tensor | Floats]:
     if answers is None:
         return known
     known["accuracy"] = answers.reward_RB.mean(-1)
-    known.update(
-        {
-            "val/response_length": answers.mask_RBT.sum(-1).double().mean(-1),
-            "val/entropy": -masked_mean(answers.logp_mu_RBT.double(), answers.mask_RBT),
-        }
-    )
+    length_R = answers.mask_RBT.sum(-1).double().mean(-1)
+    entropy_R = -masked_mean(answers.logp_mu_RBT.double(), answers.mask_RBT)
+    known.update({"val/response_length": length_R, "val/entropy": entropy_R})
     if drawn.logp_start_RBT is not None:
         known.update(start_metrics(answers, drawn.logp_start_RBT))
     if drawn.level_RN is not None:

@@ -207,12 +207,9 @@ def tail_metrics(log_w_N: ArrayLike, level: str) -> dict[str, float]:
     if not isinstance(found, Estimated):
         return {}
     k = min(found.tail, int(np.isfinite(_checked(log_w_N)).sum()) - 1)
-    return {
-        f"rollout_corr/pareto_k_{level}": found.k,
-        f"rollout_corr/pareto_k_threshold_{level}": found.threshold,
-        f"rollout_corr/tail_hill_{level}": hill(log_w_N, k),
-        f"rollout_corr/tail_moment_{level}": moment(log_w_N, k),
-    }
+    values = {"pareto_k": found.k, "pareto_k_threshold": found.threshold}
+    values |= {"tail_hill": hill(log_w_N, k), "tail_moment": moment(log_w_N, k)}
+    return {f"rollout_corr/{name}_{level}": value for name, value in values.items()}
 
 
 def _checked(log_w_N: ArrayLike) -> Floats:

@@ -49,12 +49,8 @@ class UnitDistribution:
         if isinstance(self.data, Logged):
             return self.data.take(index_Rn)
         given = {f.name: getattr(self.data, f.name) for f in fields(self.data)}
-        return LoggedEpisodes(
-            **{
-                name: value[index_Rn] if name.endswith("_NT") and value is not None else value
-                for name, value in given.items()
-            }
-        )
+        long = {name for name, value in given.items() if name.endswith("_NT") and value is not None}
+        return LoggedEpisodes(**{name: v[index_Rn] if name in long else v for name, v in given.items()})
 
 
 def bandit_units(

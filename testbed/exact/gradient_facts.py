@@ -65,20 +65,11 @@ class GradientReport:
 
     def row(self) -> dict[str, Any]:
         """The report as plain numbers, for tables and JSON; norms are relative to |grad J|."""
-        return {
-            "objective": self.objective,
-            "signal": self.signal,
-            "baseline": self.baseline,
-            "size": self.size,
-            "value": self.value,
-            "clip_share": self.clip_share,
-            "relative_bias": self.relative_bias,
-            "cosine": self.cosine,
-            "variance": self.variance,
-            "relative_deviation": self.relative_deviation,
-            **{f"bias_{name}": share for name, share in self.shares.items()},
-            "baseline_is_free": self.baseline_is_free,
-        }
+        plain = ("objective", "signal", "baseline", "size", "value", "clip_share", "relative_bias", "cosine")
+        names = (*plain, "variance", "relative_deviation")
+        shares = {f"bias_{name}": share for name, share in self.shares.items()}
+        facts = {name: getattr(self, name) for name in names}
+        return {**facts, **shares, "baseline_is_free": self.baseline_is_free}
 
 
 def _relative(part_SA: Floats, whole_SA: Floats) -> float:

@@ -5,7 +5,7 @@ responses make C(L + n - 1, n) multisets instead of L^n tuples.
 """
 
 import math
-from itertools import combinations_with_replacement
+from itertools import chain, combinations_with_replacement
 from typing import Any
 
 import numpy as np
@@ -36,11 +36,8 @@ def multisets(leaves: int, size: int) -> tuple[Ints, Floats]:
             f"{size} responses out of {leaves:,} leaves make {count:,} multisets, the limit is "
             f"{MOST_MULTISETS:,}. Take smaller batches, a smaller vocabulary or shorter responses."
         )
-    flat = np.fromiter(
-        (i for chosen in combinations_with_replacement(range(leaves), size) for i in chosen),
-        dtype=np.int64,
-        count=count * size,
-    )
+    chosen = combinations_with_replacement(range(leaves), size)
+    flat = np.fromiter(chain.from_iterable(chosen), dtype=np.int64, count=count * size)
     index_Rn = flat.reshape(count, size)
     orders_R, run_R = np.full(count, float(math.factorial(size))), np.ones(count)
     for i in range(1, size):

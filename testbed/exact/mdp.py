@@ -181,13 +181,8 @@ def enumerate_episodes(world: FiniteMDP, mu_SA: Floats, most: int = MOST_EPISODE
         over_N = over_N[parent_M] | world.tables.terminal_S[next_M]
         chance_N, state_N = chance_M, next_M
     state_NT, action_NT, reward_NT, mask_NT = (np.stack(each, axis=-1) for each in zip(*columns, strict=True))
-    return EpisodeTable(
-        chance_N,
-        state_NT.astype(np.int64),
-        action_NT.astype(np.int64),
-        reward_NT.astype(float),
-        mask_NT.astype(bool),
-    )
+    whole = (each_NT.astype(np.int64) for each_NT in (state_NT, action_NT))
+    return EpisodeTable(chance_N, *whole, reward_NT.astype(float), mask_NT.astype(bool))
 
 
 def estimates(
@@ -205,11 +200,8 @@ def estimates(
     q_hat_NT = np.where(table.mask_NT, q_hat_TSA[time_T, table.state_NT, table.action_NT], 0.0)
     v_hat_NT = np.where(table.mask_NT, v_hat_TS[time_T, table.state_NT], 0.0)
     robust_NT = weight_NT * (table.reward_NT - q_hat_NT) + before_NT * v_hat_NT
-    return EpisodeEstimates(
-        weight_NT[:, -1] * (table.reward_NT @ discount_T),
-        (weight_NT * table.reward_NT) @ discount_T,
-        robust_NT @ discount_T,
-    )
+    plain_N = weight_NT[:, -1] * (table.reward_NT @ discount_T)
+    return EpisodeEstimates(plain_N, (weight_NT * table.reward_NT) @ discount_T, robust_NT @ discount_T)
 
 
 def _branches(

@@ -66,11 +66,8 @@ def in_words(entry: Entry) -> list[str]:
         ("It promises no bound on |w/A|." if bound is None else f"|w/A| is at most {bound}."),
     ]
     if {"adv", "reward"} & set(promised.get("reads", ())):
-        lines.append(
-            "Its weight never has the sign opposite to the advantage's."
-            if promised.get("sign", True)
-            else "Its weight may push against the advantage."
-        )
+        never = "Its weight never has the sign opposite to the advantage's."
+        lines.append(never if promised.get("sign", True) else "Its weight may push against the advantage.")
     if promised.get("detached"):
         lines.append("The weight is a constant for autograd.")
     if promised.get("penalty"):

@@ -106,11 +106,9 @@ def chunks(length_B: Tensor, group_B: Tensor, kept_B: Tensor) -> list[list[int]]
     for i in every:
         members.setdefault(group[i], []).append(i)
     found: list[list[int]] = []
-    units = [
-        unit
-        for places in members.values()
-        for unit in ([[i] for i in places] if _ragged([length[i] for i in places]) else [places])
-    ]
+    ragged = lambda places: _ragged([length[i] for i in places])  # noqa: E731
+    groups = ([[i] for i in places] if ragged(places) else [places] for places in members.values())
+    units = [unit for group in groups for unit in group]
     for places in sorted(units, key=lambda places: max(length[i] for i in places)):
         if not found or _ragged([length[i] for i in (*found[-1], *places)]):
             found.append([])
@@ -144,11 +142,9 @@ def _pair(tokens: Tokens, adv_N: Tensor, places: Sequence[int]) -> tuple[Tensor,
     reward_B = none_B if given is None else given[places]
     adv_BT = _padded(tokens, adv_N, places).masked_fill_(~mask_BT, 0.0)
     mu_BT = _padded(tokens, tokens.log_mu_N, places)
-    anchor_BT = (
-        mu_BT
-        if tokens.log_anchor_N is None
-        else _padded(tokens, tokens.log_anchor_N, places).masked_fill_(~mask_BT, 0.0)
-    )
+    anchor_BT = mu_BT
+    if tokens.log_anchor_N is not None:
+        anchor_BT = _padded(tokens, tokens.log_anchor_N, places).masked_fill_(~mask_BT, 0.0)
     batch = Batch(mu_BT, adv_BT, mask_BT, reward_B, group_B, anchor_BT)
     return _padded(tokens, tokens.log_pi_N, places), batch
 

@@ -104,14 +104,9 @@ def ages(log: Log) -> list[np.ndarray] | None:
     for one in log.sequences:
         if one.version is not None and len(one.version):
             newest[one.step] = max(newest.get(one.step, one.version.max()), int(one.version.max()))
-    return [
-        (
-            (one.trainer_version if one.trainer_version is not None else newest.get(one.step, 0))
-            - one.version
-        ).astype(float)
-        for one in log.sequences
-        if one.version is not None
-    ]
+    aged = [one for one in log.sequences if one.version is not None]
+    last = [newest.get(one.step, 0) if one.trainer_version is None else one.trainer_version for one in aged]
+    return [(at - one.version).astype(float) for at, one in zip(last, aged, strict=True)]
 
 
 def _of(one: LoggedSequence, name: str) -> np.ndarray:

@@ -116,16 +116,9 @@ def age_rows(tokens: Tokens) -> list[Numbers]:
     for age in torch.unique(tokens.age_N[finite_N]).tolist():
         log_rho_N = raw_N[finite_N & (tokens.age_N == age)]
         kl = _token_means(log_rho_N)
-        rows.append(
-            {
-                "age": age,
-                "tokens": float(len(log_rho_N)),
-                "kl_mu_pi_k1": float(kl["rollout_corr/kl_mu_pi_k1"]),
-                "kl_mu_pi_k2": float(kl["rollout_corr/kl_mu_pi_k2"]),
-                "kl_mu_pi_k3": float(kl["rollout_corr/kl_mu_pi_k3"]),
-                "ess_kish_token": float(ess(log_rho_N)),
-            }
-        )
+        numbers = {f"kl_mu_pi_k{i}": float(kl[f"rollout_corr/kl_mu_pi_k{i}"]) for i in (1, 2, 3)}
+        count, share = float(len(log_rho_N)), float(ess(log_rho_N))
+        rows.append({"age": age, "tokens": count, **numbers, "ess_kish_token": share})
     return rows
 
 
@@ -143,13 +136,8 @@ def split(tokens: Tokens) -> Numbers:
     if not bool(known_N.any()):
         return {}
     d_N, s_N = d_N[known_N], s_N[known_N]
-    return {
-        "tokens": float(len(d_N)),
-        "k1": float(-(d_N + s_N).mean()),
-        "k1_mismatch": float(-d_N.mean()),
-        "k1_staleness": float(-s_N.mean()),
-        "k2": float(((d_N + s_N) ** 2 / 2).mean()),
-        "k2_mismatch": float((d_N**2 / 2).mean()),
-        "k2_staleness": float((s_N**2 / 2).mean()),
-        "k2_cross": float((d_N * s_N).mean()),
-    }
+    means = {
+        "k1": -(d_N + s_N), "k1_mismatch": -d_N, "k1_staleness": -s_N, "k2": (d_N + s_N) ** 2 / 2,
+        "k2_mismatch": d_N**2 / 2, "k2_staleness": s_N**2 / 2, "k2_cross": d_N * s_N,
+    }  # fmt: skip
+    return {"tokens": float(len(d_N)), **{name: float(x_N.mean()) for name, x_N in means.items()}}

@@ -69,13 +69,8 @@ def _opened(folder: Path, text: bool) -> tuple[Any, Any]:
                 trust_remote_code=False,
                 dtype=torch.float32,
             ).eval()
-            tokenizer = (
-                transformers.AutoTokenizer.from_pretrained(
-                    folder, local_files_only=True, trust_remote_code=False
-                )
-                if text
-                else None
-            )
+            how = {"local_files_only": True, "trust_remote_code": False}
+            tokenizer = transformers.AutoTokenizer.from_pretrained(folder, **how) if text else None
     except (OSError, ValueError, RuntimeError) as error:
         reason = (str(error).splitlines() or [type(error).__name__])[0]
         raise UserError(f"The model in {folder} cannot be opened: {reason}") from error

@@ -74,11 +74,8 @@ def _cdf(design: Design) -> tuple[Floats, Floats, Floats]:
         x_K, score_K = value_K.astype(np.float64), special.ndtri(np.cumsum(count_K) / len(d.lengths))
     else:
         x_K = np.arange(1.0, d.max_length + 1)
-        score_K = (
-            (np.log(x_K + 0.5) - log_mean(d)) / d.sigma
-            if d.sigma
-            else (np.where(x_K + 0.5 > d.length_mean, np.inf, -np.inf))
-        )
+        far_K = np.where(x_K + 0.5 > d.length_mean, np.inf, -np.inf)
+        score_K = (np.log(x_K + 0.5) - log_mean(d)) / d.sigma if d.sigma else far_K
     score_K[-1] = np.inf  # longer responses are truncated there
     node_Z, weight_Z = (
         special.roots_hermitenorm(NODES) if 0 < d.correlation < 1 else (np.zeros(1), np.ones(1))

@@ -81,21 +81,11 @@ def table(plan: SizingPlan, replicas: int = 1, seed: int = 0) -> list[dict[str, 
     for key, design in designs(plan):
         batches = max(LEAST, SAMPLES // design.batch)
         found = simulate([design], replicas=replicas, batches=batches, seed=seed)[0]
-        rows.append(
-            {
-                **key,
-                "batch": design.batch,
-                "load": load(design),
-                "period": found.mean("period"),
-                "samples_per_s": found.mean("samples_per_s"),
-                "per_accelerator": found.mean("samples_per_s") / key["accelerators"],
-                "lag_sample": found.mean("lag_sample"),
-                "lag_token": found.mean("lag_token"),
-                "drop_rate": found.mean("drop_rate"),
-                "trainer_busy": found.mean("trainer_busy"),
-                "slots_busy": found.mean("slots_busy"),
-            }
-        )
+        means = ("lag_sample", "lag_token", "drop_rate", "trainer_busy", "slots_busy")
+        speed, period = found.mean("samples_per_s"), found.mean("period")
+        row = {**key, "batch": design.batch, "load": load(design), "period": period, "samples_per_s": speed}
+        each = {"per_accelerator": speed / key["accelerators"]}
+        rows.append(row | each | {name: found.mean(name) for name in means})
     return rows
 
 

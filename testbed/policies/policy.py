@@ -175,12 +175,8 @@ class Policy(ABC):
         """Return the log-probabilities [R, B, T] that `sample_in_flight` records for these tokens."""
         if checked_cache(cache) == "kept":
             self._lacks("a cache that outlives a change of weights")
-        return logp_by_version(
-            lambda theta_RP: self.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT),
-            theta_RWP,
-            version_RBT,
-            mask_RBT,
-        )
+        logp = lambda theta_RP: self.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT)  # noqa: E731
+        return logp_by_version(logp, theta_RWP, version_RBT, mask_RBT)
 
     def log_distribution(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
         """Return log pi(. | first t tokens) for t = 0 .. T - 1, [R, B, T, V], differentiable in theta."""

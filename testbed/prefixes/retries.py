@@ -66,11 +66,9 @@ class Retries(PrefixSource):
         def joined(left: Tensor, right: Tensor) -> Tensor:
             return torch.cat([left.unflatten(1, (N, -1)), right.unflatten(1, (N, -1))], dim=2).flatten(1, 2)
 
-        both: dict[str, Any] = {
-            name: joined(left, getattr(second, name))
-            for name, left in vars(first).items()
-            if isinstance(left, Tensor) and name != "prompt_RNQ"
-        }
+        tensors = {name: left for name, left in vars(first).items() if isinstance(left, Tensor)}
+        tensors.pop("prompt_RNQ")
+        both: dict[str, Any] = {name: joined(left, getattr(second, name)) for name, left in tensors.items()}
         return replace(first, group=first.group + second.group, **both)
 
 

@@ -56,11 +56,9 @@ class Composed(Entry):
         """The hyperparameters of the objective, and those of the composition."""
         made = self._made()
         rule = made.step_rule
-        return {
-            **{name: getattr(made, name) for name in SETTINGS},
-            **{name: getattr(rule, name) for name in RULES},
-            **objective[self.name].defaults,
-        }
+        settings = {name: getattr(made, name) for name in SETTINGS}
+        rules = {name: getattr(rule, name) for name in RULES}
+        return {**settings, **rules, **objective[self.name].defaults}
 
     def bind(self, **hyper: Any) -> Callable[[], Recipe]:
         """Return a function that makes the recipe; an unknown hyperparameter raises UserError.

@@ -54,13 +54,8 @@ def remix(
     base = Term("kl_penalty", base_share, pairs(base="ref"))
     last = Term("kl_penalty", last_share, pairs(base="anchor"))
     late = Recipe("group_std", "ppo_clip", "sequence_mean", anchor="current", terms=(base, last))
-    return replace(
-        late,
-        objective="remix",
-        replay=Replay(window, share),
-        passes=passes,
-        hand_over=HandOver(reincarnation, late),
-    )
+    how = HandOver(reincarnation, late)
+    return replace(late, objective="remix", replay=Replay(window, share), passes=passes, hand_over=how)
 
 
 @recipe("spear", source="Qin et al. (2025), SPEAR, arXiv:2509.22601")

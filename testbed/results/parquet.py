@@ -40,13 +40,8 @@ def encode(columns: Mapping[str, Any], pack: Pack) -> bytes:
     meta = json.dumps({"pack": pack.id, "fingerprint": fingerprint()}, sort_keys=True)
     text = [field.name for field in table.schema if pa.types.is_string(field.type)]
     sink = pa.BufferOutputStream()
-    pq.write_table(
-        table.replace_schema_metadata({HEADER: meta.encode()}),
-        sink,
-        compression="zstd",
-        use_dictionary=text,
-        write_page_checksum=True,
-    )
+    table = table.replace_schema_metadata({HEADER: meta.encode()})
+    pq.write_table(table, sink, compression="zstd", use_dictionary=text, write_page_checksum=True)
     content: bytes = sink.getvalue().to_pybytes()
     return content
 

@@ -285,11 +285,8 @@ def made_on(folder: Path) -> list[dict[str, str]]:
             said = atomic_files.record(path)
             parts = ("python", "numpy", "torch", "numba")
             versions = {name: printable(said["versions"][name], WORD) for name in parts}
-            machine = {
-                "cpu": printable(said["cpu"], WORD),
-                "threads": printable(said["threads"]["OMP_NUM_THREADS"], WORD),
-                **versions,
-            }
+            cpu, threads = said["cpu"], said["threads"]["OMP_NUM_THREADS"]
+            machine = {"cpu": printable(cpu, WORD), "threads": printable(threads, WORD), **versions}
             if machine not in found:
                 found.append(machine)
     return found

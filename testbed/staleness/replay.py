@@ -133,12 +133,9 @@ class ReplaySource:
             return np.zeros((len(self.seeds), 0))
         uses_RM = np.concatenate([each.uses_RN for each in self.store], axis=1)
         # A generation's draws depend on its age, not on its position in the store.
-        uniform_RAN = np.stack(
-            [
-                rng.generator(seed, "staleness/replay", step).random((len(self.store), self.prompts))[::-1]
-                for seed in self.seeds
-            ]
-        )
+        shape = (len(self.store), self.prompts)
+        streams = (rng.generator(seed, "staleness/replay", step) for seed in self.seeds)
+        uniform_RAN = np.stack([stream.random(shape)[::-1] for stream in streams])
         gumbel_RM = -np.log(-np.log1p(-np.maximum(uniform_RAN.reshape(uses_RM.shape), 2.0**-60)))
         key_RM = -self._log_weight(theta_RP) - gumbel_RM
         return np.where((uses_RM > 0) & (uses_RM < self.plan.reuse), key_RM, np.inf)

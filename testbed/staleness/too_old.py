@@ -104,12 +104,8 @@ def truncate(generated: Generated, step: int, limit: int) -> Generated:
     rollout = replace(rollout, mask_RBT=mask_RBT, logp_mu_RBT=zeroed_RBT)
     if not bool(lost_RB.any()):
         return Generated(rollout, generated.behavior, counts)
-    alone = replace(
-        rollout,
-        prompt_RNQ=rollout.prompt_RNQ.repeat_interleave(rollout.group, dim=1),
-        group=1,
-        group_RB=rollout.groups(),
-    )
+    prompt_RBQ = rollout.prompt_RNQ.repeat_interleave(rollout.group, dim=1)
+    alone = replace(rollout, prompt_RNQ=prompt_RBQ, group=1, group_RB=rollout.groups())
     kept = pick_groups([alone], (~lost_RB[0]).nonzero()[:, 0][None])
     # Keep group numbers below the number of sequences after removals.
     number_B = kept.groups()[0].unique(return_inverse=True)[1]

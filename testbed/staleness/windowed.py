@@ -71,12 +71,8 @@ class WindowedSource:
         grown = [self._window(step, k, len(theta_RP)) for k in range(self.parts)]
         share = self.prompts // self.parts
         # A batch's prompts keep their slot, which no other batch in flight has.
-        index_N = torch.cat(
-            [
-                k * self.prompts + (step - k) % self.parts * share + torch.arange(share)
-                for k in range(self.parts)
-            ]
-        )
+        starts = (k * self.prompts + (step - k) % self.parts * share for k in range(self.parts))
+        index_N = torch.cat([start + torch.arange(share) for start in starts])
         index_RN = index_N.to(theta_RP.device).expand(len(theta_RP), -1)
         return Generated(pick_groups(grown, index_RN))
 

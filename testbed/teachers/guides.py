@@ -124,11 +124,9 @@ class OwnSuccesses(Guide):
         del answers, step
         chosen_RN = self.choose(rollout)
         keys = self._keys(rollout)
-        other = replace(
-            with_origin(rollout),
-            origin_RB=torch.full_like(rollout.reward_RB, REPLAY, dtype=torch.int64),
-            **{name: getattr(rollout, name).clone() for name in self._names(rollout)},
-        )
+        held = {name: getattr(rollout, name).clone() for name in self._names(rollout)}
+        origin_RB = torch.full_like(rollout.reward_RB, REPLAY, dtype=torch.int64)
+        other = replace(with_origin(rollout), origin_RB=origin_RB, **held)
         for r, n in chosen_RN.nonzero().tolist():
             for name, value in self.store[r][keys[r][n]].items():
                 getattr(other, name)[r, (n + 1) * rollout.group - 1] = value

@@ -78,13 +78,10 @@ def shared(
 
 def keepable(policy: Policy) -> bool:
     """Return True if a row's bits depend on its seed alone: the plain toy model, one CPU thread."""
-    return (
-        type(policy) is ToyTransformer
-        and policy.device.type == "cpu"
-        and policy.hidden is None
-        and policy.rounding is unrounded
-        and torch.get_num_threads() == 1
-    )
+    if type(policy) is not ToyTransformer or policy.device.type != "cpu":
+        return False
+    plain = policy.hidden is None and policy.rounding is unrounded
+    return plain and torch.get_num_threads() == 1
 
 
 def made_of(run: Run) -> tuple[object, ...]:

@@ -83,11 +83,8 @@ def turns_of(task: Task) -> tuple[int, ...]:
 def tasks_with_turns() -> list[str]:
     """Return the names of the token tasks that have several turns."""
     makers = {name: entry.function for name, entry in tasks().items()}
-    return [
-        name
-        for name, made in makers.items()
-        if isinstance(made, type) and issubclass(made, TokenTask) and made.several_turns
-    ]
+    classes = {name: made for name, made in makers.items() if isinstance(made, type)}
+    return [name for name, made in classes.items() if issubclass(made, TokenTask) and made.several_turns]
 
 
 def spread(turn_T: tuple[int, ...], token_RBT: Tensor) -> Tensor | None:

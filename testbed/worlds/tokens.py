@@ -271,14 +271,9 @@ class TokenRuns(World):
 
     def demonstrations(self, rollout: Rollout, rows: slice, step: int) -> Rollout:
         """Return the teacher's answers to the rollout's prompts, one per group member."""
-        prompt_RNQ = rollout.prompt_RNQ
-        answers = [
-            self.task.expert(
-                np.repeat(prompt_NQ.cpu().numpy(), rollout.group, axis=0),
-                rng.generator(seed, "demonstrations", step),
-            )
-            for seed, prompt_NQ in zip(self.seeds[rows], prompt_RNQ, strict=True)
-        ]
+        prompt_RBQ = rollout.prompt_RNQ.cpu().numpy().repeat(rollout.group, axis=1)
+        streams = (rng.generator(seed, "demonstrations", step) for seed in self.seeds[rows])
+        answers = [self.task.expert(*each) for each in zip(prompt_RBQ, streams, strict=True)]
         return self._shown(rollout, answers, rows)
 
     def corrections(self, rollout: Rollout, rows: slice) -> Rollout:
@@ -317,12 +312,9 @@ class TokenRuns(World):
         answers = self._evaluation(theta_RP, prompt_RNQ)
         first = START_PROMPTS * EVALUATION_GROUP
         with torch.no_grad():
-            logp_start_RBT = self.policy.logp(
-                start_RP,
-                answers.prompt_RNQ[:, :START_PROMPTS],
-                answers.token_RBT[:, :first],
-                answers.mask_RBT[:, :first],
-            )
+            start, end = slice(START_PROMPTS), slice(first)
+            given = answers.prompt_RNQ[:, start], answers.token_RBT[:, end], answers.mask_RBT[:, end]
+            logp_start_RBT = self.policy.logp(start_RP, *given)
         more = level_RN = None
         if last or row % PASS_EVERY == 0:
             more = self._evaluation(theta_RP, prompt_RNQ[:, :PASS_PROMPTS], self.passes_R, PASS_EXTRA)

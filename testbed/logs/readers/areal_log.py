@@ -53,10 +53,5 @@ def read(paths: Sequence[Path]) -> Log:
     return made("AReaL", found, notes)
 
 
-READER = Reader(
-    "areal",
-    "rollout/VERSION/TASK.jsonl",
-    ("*.jsonl",),
-    ("task_id", "sample_idx", "head_version", "tail_version", "completion"),
-    read,
-)
+KEYS = ("task_id", "sample_idx", "head_version", "tail_version", "completion")
+READER = Reader("areal", "rollout/VERSION/TASK.jsonl", ("*.jsonl",), KEYS, read)

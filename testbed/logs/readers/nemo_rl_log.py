@@ -89,10 +89,5 @@ def _spread(value: Any, length: int, where: str) -> Any:
     return np.full(length, found[0]) if len(found) == 1 else found
 
 
-READER = Reader(
-    "nemo-rl",
-    "train_data_stepN.jsonl",
-    ("train_data_step*.jsonl",),
-    ("generation_logprobs", "input_lengths"),
-    read,
-)
+FILES, KEYS = ("train_data_step*.jsonl",), ("generation_logprobs", "input_lengths")
+READER = Reader("nemo-rl", "train_data_stepN.jsonl", FILES, KEYS, read)

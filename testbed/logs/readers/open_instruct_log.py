@@ -42,10 +42,5 @@ def read(paths: Sequence[Path]) -> Log:
     return made("open-instruct", found, notes)
 
 
-READER = Reader(
-    "open-instruct",
-    "RUN_rollouts_SHARD.jsonl",
-    ("*_rollouts_*.jsonl",),
-    ("prompt_tokens", "response_tokens"),
-    read,
-)
+FILES, KEYS = ("*_rollouts_*.jsonl",), ("prompt_tokens", "response_tokens")
+READER = Reader("open-instruct", "RUN_rollouts_SHARD.jsonl", FILES, KEYS, read)

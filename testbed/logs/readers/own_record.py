@@ -27,10 +27,5 @@ def read(paths: Sequence[Path]) -> Log:
     return made(shown or "record", found, notes)
 
 
-READER = Reader(
-    "record",
-    "*.tokens.parquet, *.tokens.jsonl",
-    ("*.tokens.parquet", "*.tokens.jsonl"),
-    ("record", "mask"),
-    read,
-)
+FILES = ("*.tokens.parquet", "*.tokens.jsonl")
+READER = Reader("record", ", ".join(FILES), FILES, ("record", "mask"), read)

@@ -82,10 +82,5 @@ def _shards(paths: Sequence[Path]) -> list[str]:
     return notes
 
 
-READER = Reader(
-    "prime-rl",
-    "token_exports/step_N/rank_R.jsonl",
-    ("rank_*.jsonl",),
-    ("inference_logprobs", "trainer_logprobs"),
-    read,
-)
+KEYS = ("inference_logprobs", "trainer_logprobs")
+READER = Reader("prime-rl", "token_exports/step_N/rank_R.jsonl", ("rank_*.jsonl",), KEYS, read)

@@ -65,10 +65,5 @@ def _sequence(arrays: Mapping[str, Any], n: int, width: int, step: int) -> Logge
     )  # fmt: skip
 
 
-READER = Reader(
-    "skyrl",
-    "global_step_N_training_input.pt",
-    ("*training_input*.pt", "*.pkl"),
-    ("sequences", "loss_mask"),
-    read,
-)
+FILES = ("*training_input*.pt", "*.pkl")
+READER = Reader("skyrl", "global_step_N_training_input.pt", FILES, ("sequences", "loss_mask"), read)

@@ -51,10 +51,5 @@ def _sequence(row: Mapping[str, Any], rewards: Sequence[str], where: str) -> Log
     )  # fmt: skip
 
 
-READER = Reader(
-    "trl",
-    "completions/completions_STEP.parquet",
-    ("completions_*.parquet",),
-    ("completion", "advantage"),
-    read,
-)
+FILES, KEYS = ("completions_*.parquet",), ("completion", "advantage")
+READER = Reader("trl", "completions/completions_STEP.parquet", FILES, KEYS, read)

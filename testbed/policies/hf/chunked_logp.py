@@ -85,11 +85,9 @@ class _ChunkedLogp(torch.autograd.Function):
         grad_weight_VH = None  # for a frozen head, as with LoRA
         if ctx.needs_input_grad[1]:
             grad_weight_VH = torch.zeros(weight_VH.shape, dtype=grad_N.dtype, device=grad_N.device)
-        grad_bias_V = (
-            None
-            if bias_V is None or not ctx.needs_input_grad[2]
-            else torch.zeros(len(bias_V), dtype=grad_N.dtype, device=grad_N.device)
-        )
+        grad_bias_V = None
+        if bias_V is not None and ctx.needs_input_grad[2]:
+            grad_bias_V = torch.zeros(len(bias_V), dtype=grad_N.dtype, device=grad_N.device)
         for i in range(0, len(token_N), rows):
             s = slice(i, i + rows)
             grad_MV = head_logits(hidden_NH[s], weight_VH, bias_V, ctx.scale)

@@ -125,9 +125,8 @@ class Decoder:
 
     def _leave(self) -> None:
         index_M = self.alive_M.nonzero()[:, 0]
-        self.row_M, self.prompt_M, self.alive_M = (
-            value[index_M] for value in (self.row_M, self.prompt_M, self.alive_M)
-        )
+        rows = (self.row_M, self.prompt_M, self.alive_M)
+        self.row_M, self.prompt_M, self.alive_M = (row_M[index_M] for row_M in rows)
         select_rows(self.prefix.cache, index_M)
         self.prefix = replace(self.prefix, real_BQ=self.prefix.real_BQ[index_M])
 

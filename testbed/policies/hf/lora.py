@@ -82,12 +82,9 @@ def add_adapters(model: Any, lora: Lora) -> None:
         names = [name.rpartition(".")[2] for name in _layers(model)]
         for target in settings["target_modules"]:
             if target not in names:
-                linear = {
-                    n.rpartition(".")[2] for n, m in model.named_modules() if isinstance(m, torch.nn.Linear)
-                }
-                raise unknown(
-                    "layer in lora_targets", target, sorted({*names, *linear} - {"base_layer", NAME})
-                )
+                linear = (name for name, module in model.named_modules() if isinstance(module, nn.Linear))
+                known = {*names, *(name.rpartition(".")[2] for name in linear)} - {"base_layer", NAME}
+                raise unknown("layer in lora_targets", target, sorted(known))
 
 
 def checked_settings(lora: Lora) -> dict[str, Any]:
@@ -110,9 +107,8 @@ def _saved_settings(folder: Path) -> dict[str, Any]:
         "modules_to_save": bool(config.get("modules_to_save")),
     }
     if wrong := [name for name, is_odd in odd.items() if is_odd]:
-        raise UserError(
-            f"The adapter in '{folder}' has {wrong[0]} = {config[wrong[0]]!r}; expected plain LoRA matrices."
-        )
+        said = f"The adapter in '{folder}' has {wrong[0]} = {config[wrong[0]]!r}"
+        raise UserError(f"{said}; expected plain LoRA matrices.")
     if not (folder / "adapter_model.safetensors").exists():
         raise UserError(f"'{folder}' has no adapter_model.safetensors; pickles are never opened.")
     return {name: config[name] for name in SETTINGS if config.get(name) is not None}

@@ -132,12 +132,7 @@ def first_line(error: BaseException) -> str:
 
 NOT_ADAPTED = ("embed", "wte", "wpe", "lm_head")
 """Name parts of matrices that are not linear layers, or are the head, which LoRA leaves alone."""
-DTYPES = {
-    "float32": torch.float32,
-    "bfloat16": torch.bfloat16,
-    "float16": torch.float16,
-    "float64": torch.float64,
-}
+DTYPES = {name: getattr(torch, name) for name in ("float32", "bfloat16", "float16", "float64")}
 
 
 def check_model_folder(path: str | Path) -> Path:
@@ -148,9 +143,7 @@ def check_model_folder(path: str | Path) -> Path:
     """
     folder = Path(path)
     if not folder.is_dir():
-        raise UserError(
-            f"Model folder '{folder}' does not exist; give one with config.json and model.safetensors."
-        )
+        raise UserError(f"Model folder '{folder}' does not exist; give one with config.json and weights.")
     config = read_json(folder / "config.json")
     for name in ("config.json", "tokenizer_config.json"):
         if (folder / name).exists() and "auto_map" in read_json(folder / name):
@@ -159,13 +152,9 @@ def check_model_folder(path: str | Path) -> Path:
                 "which is refused; save it as an architecture that transformers knows."
             )
     if "quantization_config" in config:
-        raise UserError(
-            f"The model in '{folder}' is quantized; give full weights (float32, float16 or bfloat16)."
-        )
+        raise UserError(f"The model in '{folder}' is quantized; give full weights, say in float32.")
     if (folder / "adapter_config.json").exists():
-        raise UserError(
-            f"'{folder}' holds an adapter; merge it into its base model and save that (merge_and_unload)."
-        )
+        raise UserError(f"'{folder}' holds an adapter; merge it into its base model (merge_and_unload).")
     _refuse_kernels(folder / "config.json", config)
     weight_files(folder)
     return folder
@@ -192,9 +181,8 @@ def shapes_of(folder: str | Path) -> dict[str, list[int]]:
         try:
             with path.open("rb") as file:
                 header = json.loads(file.read(int.from_bytes(file.read(8), "little")))
-            found = {
-                name: [int(n) for n in e["shape"]] for name, e in header.items() if name != "__metadata__"
-            }
+            entries = {name: entry["shape"] for name, entry in header.items() if name != "__metadata__"}
+            found = {name: [int(n) for n in shape] for name, shape in entries.items()}
         except (OSError, ValueError, KeyError, TypeError, AttributeError, OverflowError, MemoryError):
             return {}  # loading reports the error
         shapes |= found

@@ -156,9 +156,8 @@ class InRanks(Reweighted):
         distribution: Distribution | None = None,
     ) -> Drawn:
         if distribution is not None:
-            return self.policy.sample_in_flight(
-                theta_RWP, version_RBT, prompt_RNQ, group, uniform_RBT, cache, distribution
-            )
+            given = (version_RBT, prompt_RNQ, group, uniform_RBT, cache, distribution)
+            return self.policy.sample_in_flight(theta_RWP, *given)
         uniform_RBT = torch.as_tensor(uniform_RBT)
         n, b = self._shares(prompt_RNQ.shape[1], group)
         version_RBT = version_RBT.expand(-1, uniform_RBT.shape[1], -1)
@@ -216,9 +215,8 @@ class InRanks(Reweighted):
     def _written(self, write: Callable[[], Drawn], b: slice, shape: torch.Size) -> Drawn:
         token_RBT = torch.zeros(tuple(shape), dtype=torch.int64, device=self.device)
         mask_RBT = torch.zeros_like(token_RBT, dtype=torch.bool)
-        logp_RBT = torch.zeros(
-            tuple(shape), dtype=torch.promote_types(self.dtype, torch.float32), device=self.device
-        )
+        wide = torch.promote_types(self.dtype, torch.float32)
+        logp_RBT = torch.zeros(tuple(shape), dtype=wide, device=self.device)
         if b.stop > b.start:
             token_RBT[:, b], mask_RBT[:, b], logp_RBT[:, b] = write()
         token_RBT, mask_RBT, logp_RBT = map(self.ranks.total, (token_RBT, mask_RBT, logp_RBT))

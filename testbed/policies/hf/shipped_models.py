@@ -62,9 +62,7 @@ def write_pretrained(name: str, out: Path) -> None:
     shipped = MODELS[name]
     parts = shipped_files(shipped)
     if importlib.util.find_spec("gguf") is None:
-        raise UserError(
-            "Reading the weights needs the package gguf: pip install 'off-policy-testbed[pretrained]'"
-        )
+        raise UserError("The weights need the package gguf: pip install 'off-policy-testbed[pretrained]'")
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".pretrained-", dir=out.parent) as made:
         folder = Path(made) / "model"
@@ -141,9 +139,8 @@ def _convert(file: Path, folder: Path) -> None:
         str(file.parent), gguf_file=file.name, dtype=torch.float32, local_files_only=True
     )
     # A config that remembers its quantized origin would not load as an ordinary one.
-    said = {
-        k: v for k, v in given.config.to_dict().items() if k not in ("quantization_config", "_name_or_path")
-    }
+    said = given.config.to_dict()
+    said = {k: v for k, v in said.items() if k not in ("quantization_config", "_name_or_path")}
     model = type(given)(type(given.config).from_dict(said))
     model.load_state_dict(given.state_dict())
     model.save_pretrained(str(folder))

@@ -182,12 +182,9 @@ def save_bpe_tokenizer(folder: Path, task: TokenTask, seed: int, vocabulary: int
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
-    trainer = trainers.BpeTrainer(
-        vocab_size=vocabulary,
-        special_tokens=["<end>", "<pad>"],
-        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
-        show_progress=False,
-    )
+    alphabet = pre_tokenizers.ByteLevel.alphabet()
+    how = {"vocab_size": vocabulary, "initial_alphabet": alphabet, "show_progress": False}
+    trainer = trainers.BpeTrainer(special_tokens=["<end>", "<pad>"], **how)
     tokenizer.train_from_iterator(corpus, trainer)
     with quiet_transformers():
         made = PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<end>", pad_token="<pad>")
@@ -205,9 +202,8 @@ def save_tokenizer(folder: Path, task: TokenTask) -> None:
         tokenizer.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
     else:
         longest_first = sorted(task.symbols, key=len, reverse=True)
-        tokenizer.pre_tokenizer = pre_tokenizers.Split(
-            Regex("|".join(map(re.escape, longest_first))), "isolated"
-        )
+        pieces = Regex("|".join(map(re.escape, longest_first)))
+        tokenizer.pre_tokenizer = pre_tokenizers.Split(pieces, "isolated")
         tokenizer.decoder = decoders.Fuse()
     roles = {"eos_token": task.end_token, "pad_token": task.pad_token}
     named = {role: special[token] for role, token in roles.items() if token is not None}

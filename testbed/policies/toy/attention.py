@@ -85,10 +85,8 @@ class CompiledTreeAttention(torch.autograd.Function):
         response_p = qkv_RIM.new_empty(R, heads, N * -(-X // 8) * (S + Q), 8)
         saved = (qkv_RIM.contiguous(), attended_RDM, prompt_p, response_p)
         qkv, *outputs = (t.detach().numpy() for t in saved)
-        ctx.tree = (
-            tree.first_RN.numpy().astype(np.uint64),
-            (np.uint64(Q), np.uint64(S), np.uint64(tree.group)),
-        )
+        counts = (np.uint64(Q), np.uint64(S), np.uint64(tree.group))
+        ctx.tree = tree.first_RN.numpy().astype(np.uint64), counts
         compiled.attention_loops().tree_forward(qkv, ctx.tree[0], *outputs, ctx.tree[1])
         ctx.save_for_backward(*saved)
         return attended_RDM

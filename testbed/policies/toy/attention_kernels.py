@@ -70,9 +70,8 @@ def tree_forward(
         _hide_padding(prompt_bias, first_RN[r])
         for h in range(H):
             p, queries = response_p[r, h], (h * head, head, n_prompt, slots, group)
-            _attend(
-                o, prompt_p[r, h], qkv, prompt_bias, (h * head, head, ZERO, length, N), (ZERO, N, ZERO, ZERO)
-            )
+            own, nobody = (h * head, head, ZERO, length, N), (ZERO, N, ZERO, ZERO)
+            _attend(o, prompt_p[r, h], qkv, prompt_bias, own, nobody)
             for n in range(N):
                 _attend(o, p, qkv, bias, queries, (n, N, first_RN[r, n], length))
 

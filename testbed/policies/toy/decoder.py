@@ -138,9 +138,8 @@ def prompts_of_version(read: Mapping[int, list[PromptCache]], version_RB: Tensor
     merged = []
     for layer in zip(*read.values(), strict=True):
         whole = [cache.by_response(B * cache.length // cache.bias.shape[1]) for cache in layer]
-        parts = {
-            v: cache.qkv.unflatten(-1, (-1, B)).flatten(1, 2) for v, cache in zip(read, whole, strict=True)
-        }
+        each = zip(read, whole, strict=True)
+        parts = {v: cache.qkv.unflatten(-1, (-1, B)).flatten(1, 2) for v, cache in each}
         chosen = of_version(parts, version_RB).view_as(whole[0].qkv)
         merged.append(replace(whole[0], qkv=chosen))
     return merged
@@ -263,10 +262,8 @@ def write(
     """
     x_RDN, caches = read_prompts(weights, heads, prompts)
     token_RBT = torch.zeros_like(uniform_RBT, dtype=torch.int64)
-    mask_RBT, logp_RBT = (
-        torch.zeros_like(token_RBT, dtype=torch.bool),
-        torch.zeros_like(uniform_RBT, dtype=x_RDN.dtype),
-    )
+    mask_RBT = torch.zeros_like(token_RBT, dtype=torch.bool)
+    logp_RBT = torch.zeros_like(uniform_RBT, dtype=x_RDN.dtype)
     logp_RVN = log_distribution(weights, x_RDN, temperature)
     tensors = (token_RBT, mask_RBT, logp_RBT, uniform_RBT, logp_RVN)
     layers = tuple(tuple(w.numpy() for w in (k.qkv, k.out, k.up, k.down)) for k in weights.layers)

@@ -77,12 +77,8 @@ def _four_rows(y: Floats, w: Floats, x: Floats, i: int, j: int, add: bool) -> No
         b0, b1, b2, b3 = load_wide(y, i, k2), load_wide(y, i1, k2), load_wide(y, i2, k2), load_wide(y, i3, k2)
     for k in range(U(w.shape[1])):
         xa, xb = load_wide(x, k, j), load_wide(x, k, k2)
-        w0, w1, w2, w3 = (
-            spread_wide(w[i, k]),
-            spread_wide(w[i1, k]),
-            spread_wide(w[i2, k]),
-            spread_wide(w[i3, k]),
-        )
+        w0, w1 = spread_wide(w[i, k]), spread_wide(w[i1, k])
+        w2, w3 = spread_wide(w[i2, k]), spread_wide(w[i3, k])
         a0, a1, a2, a3 = a0 + w0 * xa, a1 + w1 * xa, a2 + w2 * xa, a3 + w3 * xa
         b0, b1, b2, b3 = b0 + w0 * xb, b1 + w1 * xb, b2 + w2 * xb, b3 + w3 * xb
     store(y, i, j, a0)
@@ -125,16 +121,8 @@ def outer(a: Floats, y: Floats, x: Floats) -> None:
 
 @compiled
 def _eight_by_two(a: Floats, y: Floats, x: Floats, i: int, j: int) -> None:
-    i1, i2, i3, i4, i5, i6, i7, j1 = (
-        i + ONE,
-        i + TWO,
-        i + THREE,
-        i + FOUR,
-        i + U(5),
-        i + U(6),
-        i + U(7),
-        j + ONE,
-    )
+    i1, i2, i3, i4, j1 = i + ONE, i + TWO, i + THREE, i + FOUR, j + ONE
+    i5, i6, i7 = i + U(5), i + U(6), i + U(7)
     a0 = a1 = a2 = a3 = a4 = a5 = a6 = a7 = b0 = b1 = b2 = b3 = b4 = b5 = b6 = b7 = spread_wide(NOTHING)
     for m in range(ZERO, U(x.shape[1]), SIXTEEN):
         p, q = load_wide(x, j, m), load_wide(x, j1, m)

@@ -107,16 +107,14 @@ def _place(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
     """Pointer to the vector at a[i, j]."""
     array_type, *index_types = signature.args[:3]
     array = context.make_array(array_type)(context, builder, arguments[0])
-    index = [
-        context.cast(builder, v, t, types.uintp) for v, t in zip(arguments[1:3], index_types, strict=True)
-    ]
+    cast = lambda v, t: context.cast(builder, v, t, types.uintp)  # noqa: E731
+    index = list(map(cast, arguments[1:3], index_types))
     return cgutils.get_item_pointer(context, builder, array_type, array, index)
 
 
 def _splat(builder: Any, number: Any, count: int) -> Any:
-    one = builder.insert_element(
-        ir.Constant(ir.VectorType(number.type, count), ir.Undefined), number, _BITS(0)
-    )
+    empty = ir.Constant(ir.VectorType(number.type, count), ir.Undefined)
+    one = builder.insert_element(empty, number, _BITS(0))
     return builder.shuffle_vector(one, one, ir.Constant(ir.VectorType(_BITS, count), [0] * count))
 
 

@@ -33,6 +33,11 @@ Flags = NDArray[np.bool_]
 Block = tuple[Floats, Floats, Floats, Floats]
 """Weights [R, outputs, inputs]: qkv, out, up, down."""
 Rooms = tuple[Floats, Floats, Floats, Floats, Floats]
+Three = tuple[int, int, int]
+Own = tuple[Floats, int, int]
+"""Queries, keys and values of own tokens; first row of token 0, and rows from token to token."""
+Cache = tuple[Floats, Floats]
+"""Queries, keys and values of prompts, and the biases of their columns."""
 Served = tuple[int, int, int, bool]
 """First response and number of responses (at most eight), column of their prompts, True if it serves all."""
 
@@ -54,7 +59,7 @@ def generate(
     embedding_RDE: Floats,
     layers: tuple[Block, ...],
     head_RVD: Floats,
-    counts: tuple[int, int, int],
+    counts: Three,
     numbers: tuple[np.float32, np.float32],
 ) -> None:
     """Draw whole responses by inverse CDF, from first-token probabilities and the cache of `prompts`.
@@ -69,11 +74,8 @@ def generate(
     x, normed = rooms[0], rooms[1]
     logp, power = np.zeros((V, width), np.float32), np.zeros((V, width), np.float32)
     own = np.zeros((U(len(layers)), T * rows, width), np.float32)
-    scores, drawn, alive = (
-        np.zeros((length + T, EIGHT), np.float32),
-        np.zeros(B, np.uint64),
-        np.ones(B, np.bool_),
-    )
+    scores = np.zeros((length + T, EIGHT), np.float32)
+    drawn, alive = np.zeros(B, np.uint64), np.ones(B, np.bool_)
     for r in range(R):
         alive[:] = True
         for v in range(V):
@@ -84,11 +86,8 @@ def generate(
             living = ZERO
             for b in range(B):
                 if alive[b]:
-                    token_RBT[r, b, t], mask_RBT[r, b, t], logp_RBT[r, b, t] = (
-                        drawn[b],
-                        True,
-                        logp[drawn[b], b],
-                    )
+                    token_RBT[r, b, t], mask_RBT[r, b, t] = drawn[b], True
+                    logp_RBT[r, b, t] = logp[drawn[b], b]
                     alive[b] = drawn[b] != end
                     living += U(alive[b])
             if t == T - ONE or living == ZERO:
@@ -111,7 +110,7 @@ def step(
     prompt_RIC: Floats,
     bias_RC: Floats,
     layer: Block,
-    counts: tuple[int, int, int],
+    counts: Three,
     epsilon: np.float32,
 ) -> None:
     """y = the block's output for the newest tokens' features x; stores their queries, keys and values.
@@ -136,12 +135,9 @@ def step(
 @compiled
 def _rooms(D: int, H: int, width: int) -> Rooms:
     """Allocate features, normalized ones, attended ones, queries with keys and values, hidden units."""
-    x, normed, o = (
-        np.zeros((D, width), np.float32),
-        np.zeros((D, width), np.float32),
-        np.zeros((D, width), np.float32),
-    )
-    return x, normed, o, np.zeros((THREE * D, width), np.float32), np.zeros((H, width), np.float32)
+    x, normed = np.zeros((D, width), np.float32), np.zeros((D, width), np.float32)
+    o, qkv = np.zeros((D, width), np.float32), np.zeros((THREE * D, width), np.float32)
+    return x, normed, o, qkv, np.zeros((H, width), np.float32)
 
 
 @compiled
@@ -149,11 +145,11 @@ def _block(
     rooms: Rooms,
     scores: Floats,
     own_XB: Floats,
-    place: tuple[int, int, int],
-    cache: tuple[Floats, Floats],
+    place: Three,
+    cache: Cache,
     layer: Block,
     r: int,
-    counts: tuple[int, int, int],
+    counts: Three,
     B: int,
     epsilon: np.float32,
 ) -> None:
@@ -162,7 +158,7 @@ def _block(
     normalize(normed, x, epsilon)
     product(qkv, layer[0][r], normed, False)
     copy(own_XB, newest, qkv, B)
-    _attend(o, own_XB, first, stride, cache[0], cache[1], scores, counts, B)
+    _attend(o, (own_XB, first, stride), cache, scores, counts, B)
     product(x, layer[1][r], o, True)
     normalize(normed, x, epsilon)
     product(hidden, layer[2][r], normed, False)
@@ -215,32 +211,20 @@ def _draw(drawn: Counts, logp: Floats, power: Floats, uniform_B: Doubles) -> Non
 
 
 @compiled
-def attend_step(
-    o_RDB: Floats, own_XB: Floats, prompt_RIC: Floats, bias_RC: Floats, counts: tuple[int, int, int]
-) -> None:
+def attend_step(o_RDB: Floats, own_XB: Floats, prompt_RIC: Floats, bias_RC: Floats, counts: Three) -> None:
     """Compute only the attention of the newest token, for a block that `step` does not cover."""
     R, rows = U(o_RDB.shape[0]), U(prompt_RIC.shape[1])
     scores = np.zeros((counts[0] + counts[1], EIGHT), np.float32)
     for r in range(R):
-        B, bias = U(own_XB.shape[1]), bias_RC[r : r + ONE]
-        _attend(o_RDB[r], own_XB, r * rows, R * rows, prompt_RIC[r], bias, scores, counts, B)
+        cache = prompt_RIC[r], bias_RC[r : r + ONE]
+        _attend(o_RDB[r], (own_XB, r * rows, R * rows), cache, scores, counts, U(own_XB.shape[1]))
 
 
 @compiled
-def _attend(
-    o: Floats,
-    own_XB: Floats,
-    first: int,
-    stride: int,
-    prompt_IC: Floats,
-    bias_1C: Floats,
-    scores: Floats,
-    counts: tuple[int, int, int],
-    B: int,
-) -> None:
+def _attend(o: Floats, own: Own, cache: Cache, scores: Floats, counts: Three, B: int) -> None:
     """o = attention of the newest of the own tokens; token t's rows start at first + t stride."""
-    third = U(prompt_IC.shape[0]) // THREE
-    C = U(prompt_IC.shape[1]) // counts[1] if counts[1] else B
+    third = U(cache[0].shape[0]) // THREE
+    C = U(cache[0].shape[1]) // counts[1] if counts[1] else B
     blocks = C if C < B else ONE
     group = B // blocks
     for c in range(blocks):
@@ -248,24 +232,15 @@ def _attend(
             b = c * group + i
             to = b, min(EIGHT, group - i), c if C < B else i, C < B
             for row in range(ZERO, third, third // counts[2]):
-                _score(scores, own_XB, first, stride, prompt_IC, bias_1C, counts, row, to)
+                _score(scores, own, cache, counts, row, to)
                 total = _exponentials(scores, counts[0] + counts[1])
-                _mix(o, scores, total, own_XB, first, stride, prompt_IC, counts, row, to)
+                _mix(o, scores, total, own, cache, counts, row, to)
 
 
 @compiled
-def _score(
-    scores: Floats,
-    own_XB: Floats,
-    first: int,
-    stride: int,
-    prompt_IC: Floats,
-    bias_1C: Floats,
-    counts: tuple[int, int, int],
-    row: int,
-    to: Served,
-) -> None:
+def _score(scores: Floats, own: Own, cache: Cache, counts: Three, row: int, to: Served) -> None:
     """scores = query key / sqrt(head width) log2(e) of up to eight responses, prompt's tokens first."""
+    (own_XB, first, stride), (prompt_IC, bias_1C) = own, cache
     (tokens, length, heads), (b, n, left, shared) = counts, to
     third = U(prompt_IC.shape[0]) // THREE
     head = third // heads
@@ -276,21 +251,16 @@ def _score(
         store(scores, length + t, ZERO, spread(NOTHING))
     scale = spread(np.float32(LOG2_E / math.sqrt(head)))
     for d in range(row, row + head, FOUR):
-        q0, q1 = (
-            load_some(own_XB, newest + d, b, n) * scale,
-            load_some(own_XB, newest + d + ONE, b, n) * scale,
-        )
+        q0 = load_some(own_XB, newest + d, b, n) * scale
+        q1 = load_some(own_XB, newest + d + ONE, b, n) * scale
         q2 = load_some(own_XB, newest + d + TWO, b, n) * scale
         q3 = load_some(own_XB, newest + d + THREE, b, n) * scale
         for k in range(length):
             i, j = third + d, k * C + left
             s = load(scores, k, ZERO)
             s = s + q0 * _given(prompt_IC, i, j, n, shared) + q1 * _given(prompt_IC, i + ONE, j, n, shared)
-            s = (
-                s
-                + q2 * _given(prompt_IC, i + TWO, j, n, shared)
-                + q3 * _given(prompt_IC, i + THREE, j, n, shared)
-            )
+            s = s + q2 * _given(prompt_IC, i + TWO, j, n, shared)
+            s = s + q3 * _given(prompt_IC, i + THREE, j, n, shared)
             store(scores, k, ZERO, s)
         for t in range(tokens):
             i = first + t * stride + third + d
@@ -315,18 +285,10 @@ def _exponentials(scores: Floats, rows: int) -> Vector:
 
 @compiled
 def _mix(
-    o: Floats,
-    p: Floats,
-    total: Vector,
-    own_XB: Floats,
-    first: int,
-    stride: int,
-    prompt_IC: Floats,
-    counts: tuple[int, int, int],
-    row: int,
-    to: Served,
+    o: Floats, p: Floats, total: Vector, own: Own, cache: Cache, counts: Three, row: int, to: Served
 ) -> None:
     """o = sum of values, weighted by p / total."""
+    (own_XB, first, stride), prompt_IC = own, cache[0]
     (tokens, length, heads), (b, n, left, shared) = counts, to
     third = U(prompt_IC.shape[0]) // THREE
     C, share = U(prompt_IC.shape[1]) // max(length, ONE), spread(UNIT) / total
@@ -334,10 +296,8 @@ def _mix(
         o0 = o1 = o2 = o3 = spread(NOTHING)
         for k in range(length):
             w, i, j = load(p, k, ZERO), third + third + d, k * C + left
-            o0, o1 = (
-                o0 + w * _given(prompt_IC, i, j, n, shared),
-                o1 + w * _given(prompt_IC, i + ONE, j, n, shared),
-            )
+            o0 = o0 + w * _given(prompt_IC, i, j, n, shared)
+            o1 = o1 + w * _given(prompt_IC, i + ONE, j, n, shared)
             o2 = o2 + w * _given(prompt_IC, i + TWO, j, n, shared)
             o3 = o3 + w * _given(prompt_IC, i + THREE, j, n, shared)
         for t in range(tokens):

@@ -14,7 +14,7 @@ from torch import Tensor
 from testbed import rng
 from testbed.errors import UserError
 from testbed.policies.policy import Distribution, Drawn, Layout, Policy, Rounding, TaskShape, Tool
-from testbed.policies.token_versions import checked_cache, checked_versions, logp_by_version, present
+from testbed.policies.token_versions import checked_cache, checked_versions, present
 from testbed.policies.toy.attention import Tree, tree_attention
 from testbed.policies.toy.decoder import Decoder, Prompts, VersionedDecoder, can_write, write
 from testbed.policies.toy.layers import Shape, Weights, embed, finish_block, log_distribution, unrounded
@@ -117,10 +117,8 @@ class ToyTransformer(Policy):
         """
         self._check(theta_RP, prompt_RNQ, shape, name)
         if shape[1] != prompt_RNQ.shape[1] * group:
-            raise UserError(
-                f"{name} has {shape[1]} sequences, expected {prompt_RNQ.shape[1]} prompts times group "
-                f"{group}."
-            )
+            expected = f"expected {prompt_RNQ.shape[1]} prompts times group {group}"
+            raise UserError(f"{name} has {shape[1]} sequences, {expected}.")
         return Prompts(prompt_RNQ, self._first(prompt_RNQ), group)
 
     @torch.no_grad()
@@ -182,14 +180,9 @@ class ToyTransformer(Policy):
         if kept:
             decoder = self._decoder(weights, prompts, version_RBT)
             return generate(decoder, end, uniform, distribution=distribution, tool=self.tool(prompts))
-        return generate_recomputed(
-            lambda v: self._decoder({v: weights[v]}, prompts, version_RBT),
-            version_RBT,
-            end,
-            uniform,
-            distribution,
-            self.tool(prompts),
-        )
+        decoder_of = lambda v: self._decoder({v: weights[v]}, prompts, version_RBT)  # noqa: E731
+        tool = self.tool(prompts)
+        return generate_recomputed(decoder_of, version_RBT, end, uniform, distribution, tool)
 
     def logp_in_flight(
         self,
@@ -205,12 +198,7 @@ class ToyTransformer(Policy):
         "recomputed" is differentiable in theta. "kept" is not: the sampler reads it token by token.
         """
         if checked_cache(cache) == "recomputed":
-            return logp_by_version(
-                lambda theta_RP: self.logp(theta_RP, prompt_RNQ, token_RBT, mask_RBT),
-                theta_RWP,
-                version_RBT,
-                mask_RBT,
-            )
+            return super().logp_in_flight(theta_RWP, version_RBT, prompt_RNQ, token_RBT, mask_RBT, cache)
         group = token_RBT.shape[1] // prompt_RNQ.shape[1]
         prompts = self.prompts(theta_RWP[:, 0], prompt_RNQ, group, token_RBT.shape, "token_RBT")
         version_RBT = checked_versions(version_RBT, token_RBT.shape, theta_RWP.shape[1])
@@ -229,11 +217,8 @@ class ToyTransformer(Policy):
 
     def log_distribution(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
         """Return log pi(. | first t tokens) for t = 0 .. T - 1, [R, B, T, V], differentiable in theta."""
-        N, G = prompt_RNQ.shape[1], token_RBT.shape[1] // prompt_RNQ.shape[1]
-        logp = self._next_logp(theta_RP, prompt_RNQ, token_RBT).transpose(1, 2)
-        start_RBV = logp[:, :N].repeat_interleave(G, 1)
-        next_RBSV = logp[:, N:].unflatten(1, (N, -1, G)).transpose(2, 3).flatten(1, 2)
-        return torch.cat([start_RBV[:, :, None], next_RBSV], 2)
+        logp_RVX = self._next_logp(theta_RP, prompt_RNQ, token_RBT)
+        return _before_tokens(logp_RVX, prompt_RNQ.shape[1], token_RBT.shape[1])
 
     @torch.no_grad()
     def entropy(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
@@ -257,11 +242,8 @@ class ToyTransformer(Policy):
     def features(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
         """Return the head's inputs before each token, unit mean square, [R, B, T, M]; differentiable."""
         x, _ = self._states(theta_RP, prompt_RNQ, token_RBT)
-        N, G = prompt_RNQ.shape[1], token_RBT.shape[1] // prompt_RNQ.shape[1]
-        x = torch.nn.functional.rms_norm(x.transpose(1, 2), x.shape[1:2])
-        start_RBM = x[:, :N].repeat_interleave(G, 1)
-        later_RBSM = x[:, N:].unflatten(1, (N, -1, G)).transpose(2, 3).flatten(1, 2)
-        return torch.cat([start_RBM[:, :, None], later_RBSM], 2)
+        x_RBTM = _before_tokens(x, prompt_RNQ.shape[1], token_RBT.shape[1])
+        return torch.nn.functional.rms_norm(x_RBTM, x_RBTM.shape[3:])
 
     def _next_logp(self, theta_RP: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor) -> Tensor:
         """log pi(. | before), [R, V, N + N S G]; columns as in `_states`."""
@@ -323,14 +305,20 @@ class ToyTransformer(Policy):
         if theta_RP.shape != (R, P):
             raise UserError(f"theta_RP has shape {tuple(theta_RP.shape)}, expected [R, P = {P}].")
         if prompt_RNQ.ndim != 3 or prompt_RNQ.shape[0] != R or prompt_RNQ.shape[2] != Q:
-            raise UserError(
-                f"prompt_RNQ has shape {tuple(prompt_RNQ.shape)}, expected [R = {R}, N, Q = {Q}]."
-            )
+            raise UserError(f"prompt_RNQ has shape {tuple(prompt_RNQ.shape)}, expected [R = {R}, N, {Q}].")
         if len(shape) != 3 or shape[0] != R or shape[1] % prompt_RNQ.shape[1] or not 1 <= shape[2] <= T:
             raise UserError(
                 f"{name} has shape {tuple(shape)}, expected [R = {R}, a multiple of {prompt_RNQ.shape[1]} "
                 f"prompts, 1 to T = {T}]."
             )
+
+
+def _before_tokens(value_RMX: Tensor, prompts: int, responses: int) -> Tensor:
+    """Bring columns as of `_states` into the order [R, B, T, M]: what precedes each token of a response."""
+    x_RXM, group = value_RMX.transpose(1, 2), responses // prompts
+    start_RBM = x_RXM[:, :prompts].repeat_interleave(group, 1)
+    later_RBSM = x_RXM[:, prompts:].unflatten(1, (prompts, -1, group)).transpose(2, 3).flatten(1, 2)
+    return torch.cat([start_RBM[:, :, None], later_RBSM], 2)
 
 
 def _by_response(start_RNG: Tensor, next_RX: Tensor, mask_RBT: Tensor) -> Tensor:
