@@ -68,10 +68,8 @@ def problems(family: str, count: int, seed: int = 0, chat: bool = True) -> list[
     # An empty system prompt: the model's own would be a third of every prompt.
     before = [("system", ""), ("user", question), ("assistant", answer)]
     said = [{"role": role, "content": text} for role, text in before]
-    return [
-        {"prompt": [*said, {"role": "user", "content": asked}], "answer": right}
-        for asked, right in found.items()
-    ]
+    asks = (({"role": "user", "content": asked}, right) for asked, right in found.items())
+    return [{"prompt": [*said, ask], "answer": right} for ask, right in asks]
 
 
 def write_problems(folder: Path, count: int = 400, chat: bool = True) -> list[Path]:

@@ -83,10 +83,8 @@ def policy_loss(
         loss_BT = adapted.losses(kept_BT, batch, weight_BT)
         total = aggregated(loss_BT, batch.mask_BT, loss_agg_mode, config)
         drift_BT = (batch.logp_anchor_BT - kept_BT.detach()).float()
-        metrics = {
-            "actor/ppo_kl": float(masked_mean(drift_BT, batch.mask_BT)),
-            "actor/pg_clipfrac": adapted.silent_share(kept_BT, batch),
-        }
+        clipped = adapted.silent_share(kept_BT, batch)
+        metrics = {"actor/ppo_kl": float(masked_mean(drift_BT, batch.mask_BT)), "actor/pg_clipfrac": clipped}
         return total, metrics
 
     return loss

@@ -11,7 +11,7 @@ from torch import Tensor
 from testbed.advantages import advantage
 from testbed.data.batch import Batch
 from testbed.data.signals import Signals
-from testbed.losses.aggregate import AGGREGATIONS, WITH_LENGTH, aggregate
+from testbed.losses.aggregate import WITH_LENGTH, aggregate
 from testbed.objectives import objective
 from testbed.recipes.composition import Arguments, Term, pairs
 
@@ -116,6 +116,3 @@ def with_hyper(reference: Reference, hyper: Mapping[str, Any]) -> Reference:
     defaults = objective[reference.objective].defaults
     changed = {name: hyper[name] for name in defaults if name in hyper and hyper[name] != defaults[name]}
     return replace(reference, hyper=pairs(**changed))
-
-
-__all__ = ["AGGREGATIONS", "Reference", "comparable", "with_hyper"]

@@ -62,13 +62,7 @@ class Conformance:
             "holds": self.holds,
             "layout": self.binding.layout,
             "properties": [
-                {
-                    "name": line.name,
-                    "says": line.says,
-                    "verdict": line.verdict,
-                    "note": line.note,
-                    "counterexample": line.counterexample.as_dict() if line.counterexample else None,
-                }
+                {**vars(line), "counterexample": line.counterexample and line.counterexample.as_dict()}
                 for line in self.lines
             ],
             "seconds": round(self.seconds, 2),

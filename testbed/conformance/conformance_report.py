@@ -19,10 +19,8 @@ def _identity(found: dict[str, Any]) -> list[str]:
         lines += [f"  also {each['words']}" for each in found["equals"][1:OTHERS]]
     else:
         lines.append(f"{found['loss']} is new: no entry of the catalogue has its weights. Nearest:")
-        lines += [
-            f"  {each['agree']:6.1%} of tokens agree, cosine {each['cosine']:.4f}: {each['words']}"
-            for each in found["nearest"]
-        ]
+        near = ((each, f"{each['agree']:6.1%} of tokens agree") for each in found["nearest"])
+        lines += [f"  {agree}, cosine {each['cosine']:.4f}: {each['words']}" for each, agree in near]
         if found["counterexample"]:
             lines.append("The smallest batch on which it parts from the first of them:")
             lines += [f"  {line}" for line in found["counterexample"]["lines"]]

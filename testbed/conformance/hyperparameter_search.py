@@ -178,6 +178,3 @@ def lengths(fit: Fit, rows: int, width: int) -> list[Reference]:
         return sorted(found, key=lambda r: not math.isclose(r.factor, 1.0, rel_tol=1e-6))
     rounded = 1.0 if math.isclose(reference.factor, 1.0, rel_tol=1e-4) else reference.factor
     return [replace(reference, factor=rounded)]
-
-
-__all__ = ["Fit", "best_aggregation", "counting", "fitted", "lengths"]

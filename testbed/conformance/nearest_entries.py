@@ -188,10 +188,8 @@ def observed(binding: Binding) -> Evidence:
         raise first or LossError("raises", f"{binding.name} cannot be called.")
     if len(found) == 1:
         return found[0]
-    quick = [
-        Reference(name)
-        for name in ("reinforce", "ppo_clip", "gspo", "cispo@verl", "kl_penalty", "gmpo", "tis", "vespo@trl")
-    ]
+    common = ("reinforce", "ppo_clip", "gspo", "cispo@verl", "kl_penalty", "gmpo", "tis", "vespo@trl")
+    quick = [Reference(name) for name in common]
     return max(found, key=lambda e: (not e.leaks, *max(_plainness(fit) for fit in _scored(e, quick))))
 
 

@@ -133,10 +133,8 @@ def quantiles(log_rho_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
     Over finite tokens, and over sequences with a weight, 0 included.
     """
     finite_BT = mask_BT & torch.isfinite(log_rho_BT)
-    return {
-        **quantiles_at("token", log_rho_BT.flatten(-2), finite_BT.flatten(-2)),
-        **quantiles_at("sequence", *sequence_weights(log_rho_BT, mask_BT)),
-    }
+    tokens = quantiles_at("token", log_rho_BT.flatten(-2), finite_BT.flatten(-2))
+    return {**tokens, **quantiles_at("sequence", *sequence_weights(log_rho_BT, mask_BT))}
 
 
 def quantiles_at(level: str, value_N: Tensor, mask_N: Tensor) -> dict[str, Tensor]:

@@ -179,10 +179,8 @@ class WeightSums:
         self._need_weights()
         # Moments of w / mean(w) are at most N^3, so nothing overflows.
         mean = self.first / self.count
-        second, third, fourth = (
-            power / (self.count * mean**k)
-            for k, power in ((2, self.second), (3, self.third), (4, self.fourth))
-        )
+        powers = ((2, self.second), (3, self.third), (4, self.fourth))
+        second, third, fourth = (power / (self.count * mean**k) for k, power in powers)
         spread = second - 1.0
         with np.errstate(divide="ignore", invalid="ignore"):
             kurtosis = (fourth - 4 * third + 6 * second - 3) / spread**2 - 3

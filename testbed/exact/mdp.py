@@ -181,8 +181,8 @@ def enumerate_episodes(world: FiniteMDP, mu_SA: Floats, most: int = MOST_EPISODE
         over_N = over_N[parent_M] | world.tables.terminal_S[next_M]
         chance_N, state_N = chance_M, next_M
     state_NT, action_NT, reward_NT, mask_NT = (np.stack(each, axis=-1) for each in zip(*columns, strict=True))
-    whole = (each_NT.astype(np.int64) for each_NT in (state_NT, action_NT))
-    return EpisodeTable(chance_N, *whole, reward_NT.astype(float), mask_NT.astype(bool))
+    state_NT, action_NT = state_NT.astype(np.int64), action_NT.astype(np.int64)
+    return EpisodeTable(chance_N, state_NT, action_NT, reward_NT.astype(float), mask_NT.astype(bool))
 
 
 def estimates(

@@ -116,10 +116,8 @@ def _elapsed(packs: Sequence[Pack], workers: int, time_kind: Callable[[Pack], Ra
     known = {kind: time_kind(first[kind]) for kind in largest if bytes_of(first[kind]) <= SMALL}
     rates = {kind: known.get(kind) or _scaled(kind, known, first, rough) for kind in work}
     trained = _base_models(packs)
-    return START + on_workers(
-        [seconds_of(pack, rates[kind_of(pack)], new) for pack, new in zip(packs, trained, strict=True)],
-        workers,
-    )
+    each = zip(packs, trained, strict=True)
+    return START + on_workers([seconds_of(pack, rates[kind_of(pack)], new) for pack, new in each], workers)
 
 
 def _scaled(

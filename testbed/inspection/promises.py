@@ -143,10 +143,8 @@ def largest_share(name: str, reach: float, **hyper: Any) -> float:
     best = 0.0
     for adv in (1.0, -1.0):
         for anchored in (False, True):
-            rows = [
-                Sequence(adv, (float(x),), anchor=(float(x),) if anchored else None, group=i)
-                for i, x in enumerate(ratio_X)
-            ]
+            given = [((float(x),), (float(x),) if anchored else None) for x in ratio_X]
+            rows = [Sequence(adv, x, anchor=anchor, group=i) for i, (x, anchor) in enumerate(given)]
             logp, batch = batch_of(rows)
             best = max(best, float(effective_weights(name, logp, batch, **hyper).abs().max()))
     return best
@@ -272,10 +270,10 @@ def low_precision_is_raised(name: str) -> str:
 def _low_precision(name: str, dtype: torch.dtype) -> str:
     # Keep ratios away from bounds after rounding, so that both precisions take the same branch.
     logp, batch = batch_of(SEQUENCES[:4], dtype=torch.float32)
-    raised = lambda batch, kind: batch.map(lambda x: x.to(kind) if x.is_floating_point() else x)  # noqa: E731
-    low, low_batch = (logp + BESIDE).to(dtype), raised(batch, dtype)
+    rounded = batch.map(lambda x: x.to(dtype) if x.is_floating_point() else x)
+    low, low_batch = (logp + BESIDE).to(dtype), rounded
     weight = effective_weights(name, low, low_batch)
-    double = raised(low_batch, torch.float64)
+    double = low_batch.map(lambda x: x.double() if x.is_floating_point() else x)
     exact = effective_weights(name, low.double(), double)
     tolerance = 1e-2 if dtype is torch.bfloat16 else 1e-5  # weights are returned in bfloat16
     scale = float(exact.abs().max()) + 1

@@ -80,7 +80,5 @@ def places() -> list[str]:
 
 def _tokens(sequence: Sequence, power: int) -> list[str]:
     anchors = sequence.anchor or (1.0,) * len(sequence.ratios)
-    return [
-        f"A = {sequence.adv:+g}, pi/mu = {ratio**power:.3g}, anchor/mu = {anchor:.3g}"
-        for ratio, anchor in zip(sequence.ratios, anchors, strict=True)
-    ]
+    each = zip((ratio**power for ratio in sequence.ratios), anchors, strict=True)
+    return [f"A = {sequence.adv:+g}, pi/mu = {x:.3g}, anchor/mu = {anchor:.3g}" for x, anchor in each]

@@ -106,9 +106,10 @@ def chunks(length_B: Tensor, group_B: Tensor, kept_B: Tensor) -> list[list[int]]
     for i in every:
         members.setdefault(group[i], []).append(i)
     found: list[list[int]] = []
-    ragged = lambda places: _ragged([length[i] for i in places])  # noqa: E731
-    groups = ([[i] for i in places] if ragged(places) else [places] for places in members.values())
-    units = [unit for group in groups for unit in group]
+    units: list[list[int]] = []
+    for places in members.values():
+        ragged = _ragged([length[i] for i in places])
+        units += [[i] for i in places] if ragged else [places]
     for places in sorted(units, key=lambda places: max(length[i] for i in places)):
         if not found or _ragged([length[i] for i in (*found[-1], *places)]):
             found.append([])

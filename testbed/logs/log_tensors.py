@@ -70,10 +70,8 @@ def tensors(log: Log) -> Tokens:
             )
     both = ((one, _of(one, "logp_mu"), _of(one, "logp_pi")) for one in log.sequences)
     known = [np.asarray(one.mask) & ~np.isnan(mu_T) & ~np.isnan(pi_T) for one, mu_T, pi_T in both]
-    packed = {
-        name: _packed([_of(one, name) for one in log.sequences]) if log.has(name) else None
-        for name in ("logp_mu", "logp_pi", "logp_anchor", "advantage")
-    }
+    names = [name for name in ("logp_mu", "logp_pi", "logp_anchor", "advantage") if log.has(name)]
+    packed = {name: _packed([_of(one, name) for one in log.sequences]) for name in names}
     mask_N, log_mu_N, log_pi_N = _packed(known), packed["logp_mu"], packed["logp_pi"]
     labels = {name: n for n, name in enumerate(dict.fromkeys(one.group for one in log.sequences))}
     rewards = [one.reward for one in log.sequences]
@@ -84,8 +82,8 @@ def tensors(log: Log) -> Tokens:
         log_pi_N=log_pi_N.masked_fill_(~mask_N, 0.0),
         log_mu_N=log_mu_N.masked_fill_(~mask_N, 0.0),
         length_B=torch.tensor([len(row) for row in known]),
-        log_anchor_N=packed["logp_anchor"],
-        adv_N=packed["advantage"],
+        log_anchor_N=packed.get("logp_anchor"),
+        adv_N=packed.get("advantage"),
         age_N=_packed(found) if (found := ages(log)) is not None else None,
         reward_B=None if None in rewards else torch.tensor(rewards, dtype=torch.float64),
         group_B=torch.tensor([labels[one.group] for one in log.sequences]),
@@ -104,9 +102,12 @@ def ages(log: Log) -> list[np.ndarray] | None:
     for one in log.sequences:
         if one.version is not None and len(one.version):
             newest[one.step] = max(newest.get(one.step, one.version.max()), int(one.version.max()))
-    aged = [one for one in log.sequences if one.version is not None]
-    last = [newest.get(one.step, 0) if one.trainer_version is None else one.trainer_version for one in aged]
-    return [(at - one.version).astype(float) for at, one in zip(last, aged, strict=True)]
+    found = []
+    for one in log.sequences:
+        last = newest.get(one.step, 0) if one.trainer_version is None else one.trainer_version
+        if one.version is not None:
+            found.append((last - one.version).astype(float))
+    return found
 
 
 def _of(one: LoggedSequence, name: str) -> np.ndarray:

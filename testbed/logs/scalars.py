@@ -231,8 +231,9 @@ def fall(log: ScalarLog) -> str:
 
     Read in means of WINDOW values. A gain counts that is CLEAR times the median change from mean to mean.
     """
-    held = [value for row in log.rows if math.isfinite(value := row.get("reward/mean", math.nan))]
-    mean = [sum(x / WINDOW for x in held[n : n + WINDOW]) for n in range(len(held) - WINDOW + 1)]
+    held = [row for row in log.rows if math.isfinite(row.get("reward/mean", math.nan))]
+    each = [row["reward/mean"] / WINDOW for row in held]
+    mean = [sum(each[n : n + WINDOW]) for n in range(len(held) - WINDOW + 1)]
     if len(mean) <= 2 * WINDOW or not all(map(math.isfinite, mean)):
         return ""
     best = max(range(len(mean)), key=lambda n: mean[n])

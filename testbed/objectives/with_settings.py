@@ -15,10 +15,8 @@ from testbed.words import named_values
 
 def values(words: str, module: str) -> dict[str, Any]:
     """Return the values of a cell, with the objects that it names."""
-    return {
-        name: _named(value, module) if ":" in str(value) else value
-        for name, value in named_values(words.split()).items()
-    }
+    given = named_values(words.split())
+    return {name: _named(x, module) if ":" in str(x) else x for name, x in given.items()}
 
 
 def _named(text: str, module: str = "") -> Any:

@@ -96,10 +96,8 @@ class OfTraces(PrefixSource):
         """Return the number of tokens that each member of the guided groups keeps, [R, count, G]."""
         shape = (len(asked.seeds), count, asked.group)
         if self.distribution == "uniform":
-            drawn = [
-                rng.generator(seed, "prefixes/lengths", asked.step).integers(0, self.tokens + 1, count)
-                for seed in asked.seeds
-            ]
+            streams = [rng.generator(seed, "prefixes/lengths", asked.step) for seed in asked.seeds]
+            drawn = [stream.integers(0, self.tokens + 1, count) for stream in streams]
             return np.broadcast_to(np.stack(drawn)[..., None], shape)
         if self.gives_parents:
             return np.broadcast_to(np.linspace(0, self.tokens, asked.group).round().astype(np.int64), shape)
@@ -132,10 +130,8 @@ class OfTeacher(OfTraces):
     def traces(self, asked: Asked, count: int) -> Traces:
         """Return the solutions of the last prompts."""
         prompt_RNQ = asked.prompt_RNQ[:, asked.prompt_RNQ.shape[1] - count :]
-        rows = [
-            self.solutions(asked.task, prompt_NQ, rng.generator(seed, "prefixes/teacher", asked.step))
-            for seed, prompt_NQ in zip(asked.seeds, prompt_RNQ, strict=True)
-        ]
+        streams = [rng.generator(seed, "prefixes/teacher", asked.step) for seed in asked.seeds]
+        rows = [self.solutions(asked.task, *each) for each in zip(prompt_RNQ, streams, strict=True)]
         token, length = (np.stack(part) for part in zip(*rows, strict=True))
         return Traces(prompt_RNQ, token, length)
 

@@ -236,10 +236,8 @@ def entry(pack: Pack) -> dict[str, Any]:
 
 def _line(pack: Pack) -> str:
     first = vars(pack.cells[0])
-    own = [
-        {field: value for field, value in vars(cell).items() if value is not first[field]}
-        for cell in pack.cells[1:]
-    ]
+    fields = (vars(cell) for cell in pack.cells[1:])
+    own = [{name: value for name, value in each.items() if value is not first[name]} for each in fields]
     varied = {field for fields in own for field, value in fields.items() if repr(value) != repr(first[field])}
     own = [{field: vars(cell)[field] for field in first if field in varied} for cell in pack.cells]
     shared = {field: value for field, value in first.items() if field not in varied}

@@ -73,10 +73,8 @@ class FilteredSource:
         leave = drop if self.rule == "drop" else truncate
         left = leave(generated, step, self.limit)
         before, after = generated.rollout.reward_RB.shape[1], left.rollout.reward_RB.shape[1]
-        counts = {
-            "staleness/dropped_share": np.array([1.0 - after / before]),
-            "staleness/empty": np.array([float(after == 0)]),
-        }
+        share, empty = np.array([1.0 - after / before]), np.array([float(after == 0)])
+        counts = {"staleness/dropped_share": share, "staleness/empty": empty}
         return replace(left, counts={**generated.counts, **left.counts, **counts})
 
 
@@ -96,10 +94,8 @@ def truncate(generated: Generated, step: int, limit: int) -> Generated:
     old_RBT = too_old(rollout, step, limit)
     mask_RBT = rollout.mask_RBT & ~old_RBT
     lost_RB = ~mask_RBT.any(-1)
-    counts = {
-        **length_counts(rollout, lost_RB),
-        "staleness/masked_share": (old_RBT.sum((1, 2)) / rollout.mask_RBT.sum((1, 2))).cpu().numpy(),
-    }
+    share_R = old_RBT.sum((1, 2)) / rollout.mask_RBT.sum((1, 2))
+    counts = {**length_counts(rollout, lost_RB), "staleness/masked_share": share_R.cpu().numpy()}
     zeroed_RBT = rollout.logp_mu_RBT.masked_fill(old_RBT, 0.0)
     rollout = replace(rollout, mask_RBT=mask_RBT, logp_mu_RBT=zeroed_RBT)
     if not bool(lost_RB.any()):

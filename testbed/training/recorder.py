@@ -148,10 +148,8 @@ class Recorder:
         """Return long-format columns sorted by cell (in the pack's order), then step."""
         runs = [self.runs[i] for i in self.position]
         repeat = len(self.steps)
-        table: Columns = {
-            "cell": np.repeat([cell_id(run) for run in runs], repeat),
-            "step": np.tile(np.array(self.steps, dtype=np.int64), len(runs)),
-        }
+        names, steps = np.repeat([cell_id(run) for run in runs], repeat), np.array(self.steps, dtype=np.int64)
+        table: Columns = {"cell": names, "step": np.tile(steps, len(runs))}
         for name in asdict(runs[0]):
             values = [getattr(run, name) for run in runs]
             if name.endswith("_args"):
@@ -168,10 +166,8 @@ def blanks(rows: Sequence[dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
     """Return every metric of any row with its filler for missing rows: NaN, or counts of 0."""
     found = {name: value for row in reversed(rows) for name, value in row.items()}
     named = dict.fromkeys(name for row in rows for name in row)
-    return {
-        name: np.zeros_like(found[name]) if name.endswith("histogram") else np.full_like(found[name], np.nan)
-        for name in named
-    }
+    empty = {name: 0.0 if name.endswith("histogram") else np.nan for name in named}
+    return {name: np.full_like(found[name], value) for name, value in empty.items()}
 
 
 def age_metrics(rollout: Rollout, step: int) -> dict[str, Tensor]:
@@ -180,10 +176,8 @@ def age_metrics(rollout: Rollout, step: int) -> dict[str, Tensor]:
         return {}
     age_RBT = (step - rollout.version_RBT).to(rollout.logp_mu_RBT.dtype)
     oldest_RBT = age_RBT.masked_fill(~rollout.mask_RBT, -torch.inf)
-    return {
-        "staleness/age_mean_token": masked_mean(age_RBT, rollout.mask_RBT),
-        "staleness/age_max_token": oldest_RBT.flatten(1).amax(-1),
-    }
+    oldest_R, mean_R = oldest_RBT.flatten(1).amax(-1), masked_mean(age_RBT, rollout.mask_RBT)
+    return {"staleness/age_mean_token": mean_R, "staleness/age_max_token": oldest_R}
 
 
 def sequence_tails(log_w_RB: Tensor) -> dict[str, np.ndarray]:

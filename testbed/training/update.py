@@ -101,10 +101,8 @@ class Trainer:
             logp_RBT, entropy_RBT = self.world.loss_logp_entropy(leaf_RP, rollout, step, pass_index=0)
         else:
             logp_RBT = self.world.loss_logp(leaf_RP, rollout, step, pass_index=0)
-        batches = tuple(
-            learner.batch(theta_RP[learner.rows], rollout.rows(learner.rows), logp_RBT[learner.rows], step)
-            for learner in self.learners
-        )
+        rows = [(learner, learner.rows) for learner in self.learners]
+        batches = tuple(one.batch(theta_RP[r], rollout.rows(r), logp_RBT[r], step) for one, r in rows)
         return replace(self.gradient(leaf_RP, logp_RBT, batches, step), entropy_RBT=entropy_RBT)
 
     def later_pass(

@@ -41,10 +41,8 @@ def read(paths: Sequence[Path]) -> Log:
             (train if is_train else rollout)[step, index] = row
     notes = _unjoined(rollout, train)
     mixed: list[bool] = []
-    found = [
-        _sequence(step, index, rollout.get((step, index), {}) | _known(train.get((step, index), {})), mixed)
-        for step, index in sorted(rollout or train)
-    ]
+    rows = {at: rollout.get(at, {}) | _known(train.get(at, {})) for at in sorted(rollout or train)}
+    found = [_sequence(step, index, row, mixed) for (step, index), row in rows.items()]
     if any(mixed):
         notes.append(
             f"{sum(mixed)} of {len(mixed)} responses mix weights versions, and the log does not say which "

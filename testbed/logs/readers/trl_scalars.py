@@ -35,10 +35,8 @@ def _entries(path: Path) -> list[tuple[str, Any, Mapping[str, Any]]]:
         raise UserError(
             f"{path}: log_history is empty, so nothing was logged before the checkpoint; lower logging_steps."
         )
-    return [
-        (f"{path.name}, log_history {n}", entry.get("step"), entry)
-        for n, entry in enumerate(history, start=1)
-    ]
+    place = f"{path.name}, log_history"
+    return [(f"{place} {n}", entry.get("step"), entry) for n, entry in enumerate(history, start=1)]
 
 
 READER = Reader(

@@ -43,10 +43,8 @@ def _contributions(u_K: Tensor, size_K: Tensor, bounds: Sequence[float], above: 
     gap_K = torch.bucketize(u_K.contiguous(), grid, right=not above)
     # A token without size contributes nothing, even where u overflows.
     inner_K = torch.where(size_K > 0, size_K * u_K, torch.zeros_like(u_K))
-    inner_N, outer_N = (
-        u_K.new_zeros((*u_K.shape[:-1], len(bounds) + 1)).scatter_add(-1, gap_K, x_K)
-        for x_K in (inner_K, size_K)
-    )
+    shape = (*u_K.shape[:-1], len(bounds) + 1)
+    inner_N, outer_N = (u_K.new_zeros(shape).scatter_add(-1, gap_K, x_K) for x_K in (inner_K, size_K))
     if above:
         inside, outside = inner_N.cumsum(-1)[..., :-1], outer_N.flip(-1).cumsum(-1).flip(-1)[..., 1:]
     else:

@@ -142,8 +142,6 @@ def chunked_entropy(
 ) -> Tensor:
     """Return the entropy of softmax(scale (h W' + b)) in nats, [N]; no gradient."""
     rows = chunk_rows(len(weight_VH), hidden_NH.device)
-    parts = [
-        logits_entropy(head_logits(hidden_NH[i : i + rows], weight_VH, bias_V, scale))
-        for i in range(0, len(hidden_NH), rows)
-    ]
+    chunks = hidden_NH.split(rows)
+    parts = [logits_entropy(head_logits(chunk_MH, weight_VH, bias_V, scale)) for chunk_MH in chunks]
     return torch.cat(parts) if parts else hidden_NH.new_empty(0)

@@ -160,10 +160,8 @@ class HuggingFacePolicy(Policy):
             choice = greedily if greedy else drawing(uniform_1BT[0])
             out = self._write([[order]], [choice], [ended_by(self.task)], uniform_1BT.shape)
             return out[0].view_as(uniform_RBT), out[1].view_as(uniform_RBT), out[2].view_as(uniform_RBT)
-        orders = [
-            [self._order([theta_P], [0] * uniform_RBT.shape[2], prompt_NQ, group)]
-            for theta_P, prompt_NQ in zip(theta_RP, prompt_RNQ, strict=True)
-        ]
+        each, path_T = zip(theta_RP, prompt_RNQ, strict=True), [0] * uniform_RBT.shape[2]
+        orders = [[self._order([theta_P], path_T, prompt_NQ, group)] for theta_P, prompt_NQ in each]
         choose = [greedily if greedy else drawing(uniform_BT) for uniform_BT in uniform_RBT]
         ended = [ended_by(self.task)] * len(orders)
         return self._write(orders, choose, ended, uniform_RBT.shape, distribution)

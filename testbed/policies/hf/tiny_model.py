@@ -183,7 +183,7 @@ def save_bpe_tokenizer(folder: Path, task: TokenTask, seed: int, vocabulary: int
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     tokenizer.decoder = decoders.ByteLevel()
     alphabet = pre_tokenizers.ByteLevel.alphabet()
-    how = {"vocab_size": vocabulary, "initial_alphabet": alphabet, "show_progress": False}
+    how: dict[str, Any] = {"vocab_size": vocabulary, "initial_alphabet": alphabet, "show_progress": False}
     trainer = trainers.BpeTrainer(special_tokens=["<end>", "<pad>"], **how)
     tokenizer.train_from_iterator(corpus, trainer)
     with quiet_transformers():

@@ -220,10 +220,8 @@ def _below(builder: Any, x: Any, y: Any, then: Any, otherwise: Any) -> Any:
 largest = _define(None, lambda builder, x, y: _below(builder, x, y, y, x))
 """The larger of both, lane by lane; NaN in the first place stays NaN."""
 
-hide = _define(
-    None,
-    lambda builder, x, bias: _below(builder, bias, ir.Constant(bias.type, [0.0] * bias.type.count), bias, x),
-)
+_none = lambda bias: ir.Constant(bias.type, [0.0] * bias.type.count)  # noqa: E731
+hide = _define(None, lambda builder, x, bias: _below(builder, bias, _none(bias), bias, x))
 """The bias where it is below 0, x elsewhere."""
 
 # 2^t = sum_i c_i t^i on [-1/2, 1/2], relative error 2e-9: least squares on Chebyshev nodes.
