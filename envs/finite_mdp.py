@@ -90,16 +90,9 @@ class FiniteMDP:
         assert self.terminal_S is not None, "__post_init__ fills it"
         assert self.bonus_S is not None, "__post_init__ fills it"
         return build_tables(
-            self.transition_SAS,
-            self.reward_SA,
-            self.start_S,
-            self.terminal_S,
-            self.bonus_S,
-            horizon=self.horizon,
-            discount=self.discount,
-            noise=self.noise,
-            noise_std=self.noise_std,
-        )
+            self.transition_SAS, self.reward_SA, self.start_S, self.terminal_S, self.bonus_S,
+            horizon=self.horizon, discount=self.discount, noise=self.noise, noise_std=self.noise_std,
+        )  # fmt: skip
 
     def start(self, uniform_RN: Floats) -> Ints:
         """Start states [R, N] by inverse CDF."""
@@ -194,13 +187,9 @@ class FiniteMDP:
         return Divergence(**{name: array.reshape(shape + array.shape[1:]) for name, array in fields.items()})
 
     def renyi(
-        self,
-        pi_xSA: Floats,
-        mu_xSA: Floats,
-        order: float,
-        *,
+        self, pi_xSA: Floats, mu_xSA: Floats, order: float, *,
         unsupported: Literal["raise", "infinite"] = "raise",
-    ) -> Floats:
+    ) -> Floats:  # fmt: skip
         """Renyi divergence of pi's episodes from mu's, ln(E_mu w^order) / (order - 1), nats, [x].
 
         order > 0: 1 is KL(pi, mu), 2 is ln(1 + chi2), infinity the largest log w. It never falls in order. If
@@ -219,15 +208,9 @@ class FiniteMDP:
         return found_R.reshape(np.shape(pi_xSA)[:-2])
 
     def _episodes(
-        self,
-        pi_XSA: Floats,
-        version_RBT: Ints,
-        start_RN: Ints,
-        group: int,
-        key_R: Keys,
-        step: int,
+        self, pi_XSA: Floats, version_RBT: Ints, start_RN: Ints, group: int, key_R: Keys, step: int,
         versions: int = 1,
-    ) -> Episodes:
+    ) -> Episodes:  # fmt: skip
         from envs import kernels
 
         replicas = len(pi_XSA) // versions

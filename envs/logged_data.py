@@ -133,14 +133,9 @@ def draw_counts(
 
 
 def collect(
-    world: FiniteMDP,
-    mu_RWSA: Floats,
-    episodes: int,
-    key_R: Keys,
-    *,
-    share_W: ArrayLike | None = None,
+    world: FiniteMDP, mu_RWSA: Floats, episodes: int, key_R: Keys, *, share_W: ArrayLike | None = None,
     step: int = 0,
-) -> Log:
+) -> Log:  # fmt: skip
     """Log `episodes` per cell, from W policies with the given shares (None: equal), exact up to rounding.
 
     The policy with (b + 1/2) / episodes in its interval of cumulative shares plays episode b, so mixtures are

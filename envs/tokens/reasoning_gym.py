@@ -67,17 +67,10 @@ class ReasoningGym(TokenTask):
     """
 
     def __init__(
-        self,
-        *,
-        dataset: str = "chain_sum",
-        dataset_args: Mapping[str, Any] | str | None = None,
-        prompt: str | None = None,
-        prompt_length: int | None = None,
-        response_length: int | None = None,
-        alphabet: str | None = None,
-        partial_credit: bool = False,
-        survey: int = 64,
-    ) -> None:
+        self, *, dataset: str = "chain_sum", dataset_args: Mapping[str, Any] | str | None = None,
+        prompt: str | None = None, prompt_length: int | None = None, response_length: int | None = None,
+        alphabet: str | None = None, partial_credit: bool = False, survey: int = 64,
+    ) -> None:  # fmt: skip
         tiny = dataset == "chain_sum" and dataset_args is None
         args = dict(TINY_ARGS) if tiny else arguments(dataset_args)
         self.dataset = dataset

@@ -104,15 +104,9 @@ class TokenTree:
         return self._episodes(pi_RSA[:, None], np.zeros((1, 1, 1), np.int64), start_RN, group, key_R, step)
 
     def simulate_versions(
-        self,
-        pi_RWSA: Floats,
-        version_RBT: Ints,
-        start_RN: Ints,
-        group: int,
-        key_R: npt.ArrayLike,
-        step: int,
+        self, pi_RWSA: Floats, version_RBT: Ints, start_RN: Ints, group: int, key_R: npt.ArrayLike, step: int,
         given_RBT: Ints | None = None,
-    ) -> Episodes:
+    ) -> Episodes:  # fmt: skip
         """Simulate responses with token t drawn from pi_RWSA[r, version_RBT[r, b, t]]; see FiniteMDP.
 
         given_RBT: fixed tokens, negative where one is drawn.
@@ -123,15 +117,9 @@ class TokenTree:
         return self._episodes(pi_RWSA, version_RBT, start_RN, group, key_R, step, given_RBT)
 
     def _episodes(
-        self,
-        pi_RWSA: Floats,
-        version_RBT: Ints,
-        start_RN: Ints,
-        group: int,
-        key_R: npt.ArrayLike,
-        step: int,
+        self, pi_RWSA: Floats, version_RBT: Ints, start_RN: Ints, group: int, key_R: npt.ArrayLike, step: int,
         given_RBT: Ints | None = None,
-    ) -> Episodes:
+    ) -> Episodes:  # fmt: skip
         # Imported here: building and listing worlds should not load the compiler.
         from envs.kernels import uniforms
         from envs.tokens.tree_kernel import walk

@@ -33,13 +33,9 @@ READ = (
 
 
 def grpo_trainer(
-    objective: str,
-    *,
-    aggregation: str = "token_mean",
-    length: float = 0.0,
-    terms: Sequence[Term] = (),
+    objective: str, *, aggregation: str = "token_mean", length: float = 0.0, terms: Sequence[Term] = (),
     **hyper: Any,
-) -> type:
+) -> type:  # fmt: skip
     """Return a subclass of TRL's GRPOTrainer that minimizes an objective; use it as you use GRPOTrainer.
 
     Args:
@@ -186,14 +182,11 @@ def batch_of(inputs: dict[str, Any], logp_BT: Tensor, adapted: Adapted) -> Batch
     adv_BT = (adv[:, None] if adv.dim() == 1 else adv).expand(logp_BT.shape)
     reward_B = inputs.get("testbed_reward") if adapted.may_read("reward") else None
     return Batch(
-        logp_mu_BT=mu_BT,
-        adv_BT=adv_BT,
-        mask_BT=_mask(inputs),
+        logp_mu_BT=mu_BT, adv_BT=adv_BT, mask_BT=_mask(inputs),
         reward_B=torch.zeros_like(adv_BT[:, 0]) if reward_B is None else reward_B,
         group_B=dense(inputs.get("testbed_group", torch.arange(len(adv), device=adv.device))),
-        logp_anchor_BT=anchor_BT,
-        logp_ref_BT=inputs.get("ref_per_token_logps"),
-    )
+        logp_anchor_BT=anchor_BT, logp_ref_BT=inputs.get("ref_per_token_logps"),
+    )  # fmt: skip
 
 
 def _divisor(trainer: Any, aggregation: str, inputs: dict[str, Any], rows: int) -> float:

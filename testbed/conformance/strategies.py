@@ -34,14 +34,10 @@ def tokens(
 
 
 def batches(
-    log_ratios: Sequence[float] = (),
-    mismatch: bool = True,
-    holes: bool = False,
-    rows: tuple[int, int] = (1, 5),
-    longest: int = 5,
-    advantages: Sequence[float] = ADVANTAGES,
+    log_ratios: Sequence[float] = (), mismatch: bool = True, holes: bool = False,
+    rows: tuple[int, int] = (1, 5), longest: int = 5, advantages: Sequence[float] = ADVANTAGES,
     groups: int = 3,
-) -> st.SearchStrategy[Rows]:
+) -> st.SearchStrategy[Rows]:  # fmt: skip
     """Return a strategy for batches; every row keeps at least one token."""
     row = st.builds(
         Row,

@@ -163,16 +163,11 @@ _INTEGER = ("instrument_N", "action_N", "context_N")
 
 
 def logged(
-    *,
-    reward: ArrayLike,
-    action: ArrayLike | None = None,
-    pscore: ArrayLike | None = None,
-    action_dist: ArrayLike | None = None,
-    log_weight: ArrayLike | None = None,
-    estimated_rewards_by_reg_model: ArrayLike | None = None,
-    behavior_dist: ArrayLike | None = None,
+    *, reward: ArrayLike, action: ArrayLike | None = None, pscore: ArrayLike | None = None,
+    action_dist: ArrayLike | None = None, log_weight: ArrayLike | None = None,
+    estimated_rewards_by_reg_model: ArrayLike | None = None, behavior_dist: ArrayLike | None = None,
     **more: ArrayLike,
-) -> Logged:
+) -> Logged:  # fmt: skip
     """Return checked data. Names are obp's; leading axes are replicates, and there are no positions.
 
     Args:
@@ -238,13 +233,9 @@ def logged(
 
 
 def read_at_once(
-    reward_N: Floats,
-    action: ArrayLike | None,
-    pscore: ArrayLike | None,
-    action_dist: ArrayLike | None,
-    model: ArrayLike | None,
-    live: ArrayLike | None = None,
-) -> dict[str, Any] | None:
+    reward_N: Floats, action: ArrayLike | None, pscore: ArrayLike | None, action_dist: ArrayLike | None,
+    model: ArrayLike | None, live: ArrayLike | None = None,
+) -> dict[str, Any] | None:  # fmt: skip
     """Read the fields in one compiled pass; return None if any needs the full checks of `logged`.
 
     Rounds that are not live, a mask of the rewards' shape, are not checked. The caller checks rewards.

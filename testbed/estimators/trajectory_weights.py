@@ -164,25 +164,16 @@ class LoggedEpisodes:
         with np.errstate(divide="ignore", invalid="ignore"):  # pairs with mu = 0 are never read
             log_rho_SA = np.log(target_SA) - np.log(logging_SA)
         return cls(
-            log_rho_NT=log_rho_SA[state_xNT, action_xNT],
-            state_NT=state_xNT,
-            action_NT=action_xNT,
-            pi_SA=target_SA,
-            mu_SA=logging_SA,
-            **fields,
-        )
+            log_rho_NT=log_rho_SA[state_xNT, action_xNT], state_NT=state_xNT, action_NT=action_xNT,
+            pi_SA=target_SA, mu_SA=logging_SA, **fields,
+        )  # fmt: skip
 
     @classmethod
     def from_policies(
-        cls,
-        *,
-        action_NT: ArrayLike,
-        reward_NT: Floats,
-        pscore_NT: ArrayLike,
+        cls, *, action_NT: ArrayLike, reward_NT: Floats, pscore_NT: ArrayLike,
         evaluation_policy_action_dist_NTA: ArrayLike,
-        state_action_value_prediction_NTA: ArrayLike | None = None,
-        **fields: Any,
-    ) -> "LoggedEpisodes":
+        state_action_value_prediction_NTA: ArrayLike | None = None, **fields: Any,
+    ) -> "LoggedEpisodes":  # fmt: skip
         """Read episodes as scope-rl stores them, reshaped to [..., N, T(, A)]; pscore = mu(a_t | s_t).
 
         Raises UserError for propensities outside (0, 1], for action distributions with negative entries or a

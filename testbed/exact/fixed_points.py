@@ -41,14 +41,9 @@ def vtrace_policy(pi_SA: Floats, mu_SA: Floats, rho_bar: float) -> Floats:
 
 
 def vtrace(
-    world: FiniteMDP,
-    pi_SA: Floats,
-    mu_SA: Floats,
-    *,
-    rho_bar: float = 1.0,
-    c_bar: float = 1.0,
+    world: FiniteMDP, pi_SA: Floats, mu_SA: Floats, *, rho_bar: float = 1.0, c_bar: float = 1.0,
     lam: float = 1.0,
-) -> AffineOperator:
+) -> AffineOperator:  # fmt: skip
     """V + E_mu sum_t discount^t c_0 ... c_{t-1} min(rho_bar, rho_t) delta_t, on [S]; c = lam min(c_bar, rho).
 
     Its fixed point is the value of `vtrace_policy`, for any c_bar and lam. Terminal states map to 0.

@@ -44,14 +44,9 @@ def flow(drift: Drift, start_A: Floats, time_T: Floats) -> Path:
     """
     given = np.asarray(time_T, dtype=np.float64)
     solved = integrate.solve_ivp(
-        lambda _, theta_A: drift(special.log_softmax(theta_A)),
-        (0.0, float(given[-1])),
-        np.log(start_A),
-        method="LSODA",
-        t_eval=given,
-        rtol=RTOL,
-        atol=ATOL,
-    )
+        lambda _, theta_A: drift(special.log_softmax(theta_A)), (0.0, float(given[-1])), np.log(start_A),
+        method="LSODA", t_eval=given, rtol=RTOL, atol=ATOL,
+    )  # fmt: skip
     if not solved.success:
         raise UserError(f"The flow could not be followed to time {given[-1]:g}: {solved.message}")
     return Path(given, special.log_softmax(solved.y.T, axis=-1))

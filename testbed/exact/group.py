@@ -48,17 +48,10 @@ def multisets(leaves: int, size: int) -> tuple[Ints, Floats]:
 
 
 def group_report(
-    function: Objective,
-    bench: Bench,
-    *,
-    size: int,
-    advantage: str | None = None,
-    signal: Signal = "R",
-    baseline: float = 0.0,
-    aggregation: str | None = None,
-    advantage_hyper: dict[str, Any] | None = None,
+    function: Objective, bench: Bench, *, size: int, advantage: str | None = None, signal: Signal = "R",
+    baseline: float = 0.0, aggregation: str | None = None, advantage_hyper: dict[str, Any] | None = None,
     **hyper: Any,
-) -> GradientReport:
+) -> GradientReport:  # fmt: skip
     """Exact mean, variance and bias of the gradient of a batch of `size` responses to one prompt.
 
     Args:

@@ -7,13 +7,9 @@ from torch import Tensor
 
 
 def one_sided_clip(
-    log_u: Tensor,
-    adv: Tensor,
-    low: float | Tensor,
-    high: float | Tensor,
-    negative_high: float | Tensor = math.inf,
-    log_weight: Tensor | None = None,
-) -> Tensor:
+    log_u: Tensor, adv: Tensor, low: float | Tensor, high: float | Tensor,
+    negative_high: float | Tensor = math.inf, log_weight: Tensor | None = None,
+) -> Tensor:  # fmt: skip
     """Return u where the clipped surrogate has a gradient, and the constant bound where it has none.
 
     min(u A, clip(u, low, high) A) / A: clipped above `high` for A >= 0, below `low` for A <= 0, and with dual

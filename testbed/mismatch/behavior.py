@@ -89,15 +89,9 @@ class Behavior:
         return mu_RSA
 
     def sample(
-        self,
-        theta_RP: Tensor,
-        prompt_RNQ: Tensor,
-        group: int,
-        uniform_RBT: Tensor,
-        step: int,
-        past_RP: Tensor | None = None,
-        given_RBT: Tensor | None = None,
-    ) -> Drawn:
+        self, theta_RP: Tensor, prompt_RNQ: Tensor, group: int, uniform_RBT: Tensor, step: int,
+        past_RP: Tensor | None = None, given_RBT: Tensor | None = None,
+    ) -> Drawn:  # fmt: skip
         """Return token_RBT, mask_RBT and logp_mu_RBT of a token policy, as `policy.sample` does.
 
         given_RBT: fixed tokens, negative where one is drawn; their log mu is 0.
@@ -115,15 +109,9 @@ class Behavior:
         return token_RBT, mask_RBT, logp_RBT
 
     def sample_in_flight(
-        self,
-        theta_RWP: Tensor,
-        version_RBT: Tensor,
-        prompt_RNQ: Tensor,
-        group: int,
-        uniform_RBT: Tensor,
-        step: int,
-        cache: str,
-    ) -> Drawn:
+        self, theta_RWP: Tensor, version_RBT: Tensor, prompt_RNQ: Tensor, group: int, uniform_RBT: Tensor,
+        step: int, cache: str,
+    ) -> Drawn:  # fmt: skip
         """Return the result of `sample` when weights change during responses, see ToyTransformer.
 
         Raises UserError for raw log-probabilities of an engine that changes the distribution.

@@ -59,14 +59,9 @@ class StaleCache(Reweighted):
 
     @torch.no_grad()
     def sample(
-        self,
-        theta_RP: Tensor,
-        prompt_RNQ: Tensor,
-        group: int,
-        uniform_RBT: Tensor,
-        greedy: bool = False,
+        self, theta_RP: Tensor, prompt_RNQ: Tensor, group: int, uniform_RBT: Tensor, greedy: bool = False,
         distribution: Distribution | None = None,
-    ) -> Drawn:
+    ) -> Drawn:  # fmt: skip
         """Return token_RBT, mask_RBT and logp_RBT as ToyTransformer.sample does."""
         decoder = self._decoder(theta_RP, prompt_RNQ, group, uniform_RBT.shape, "uniform_RBT")
         uniform = uniform_RBT.to(self.device, torch.float64)
@@ -116,15 +111,9 @@ class StaleDecoder:
     """
 
     def __init__(
-        self,
-        now: Weights,
-        past: Weights,
-        heads: int,
-        temperature: float,
-        prompts: Prompts,
-        tokens: int,
+        self, now: Weights, past: Weights, heads: int, temperature: float, prompts: Prompts, tokens: int,
         everywhere: bool,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.now, self.past, self.temperature, self.everywhere = now, past, temperature, everywhere
         token_RNQ = prompts.token_RNQ
         self.length = token_RNQ.shape[2] - 1

@@ -40,17 +40,12 @@ class Composition:
     def recipe(self) -> Recipe:
         """Return the composition as a recipe; `Run.anchor` sets an anchor that no recipe has."""
         return Recipe(
-            self.advantage,
-            self.objective,
-            self.aggregation,
-            length=self.length,
-            advantage_args=pairs(**self.advantage_args),
-            objective_args=pairs(**self.hyper),
+            self.advantage, self.objective, self.aggregation, length=self.length,
+            advantage_args=pairs(**self.advantage_args), objective_args=pairs(**self.hyper),
             terms=tuple(Term(name, factor, pairs(**args)) for name, factor, args in self.terms),
             denominator="kept" if self.denominator == "kept" else "all",
-            anchor="current" if self.anchor == "recompute" else "behavior",
-            passes=self.passes,
-        )
+            anchor="current" if self.anchor == "recompute" else "behavior", passes=self.passes,
+        )  # fmt: skip
 
     def run_line(self, sweep: str = "staleness") -> str:
         """Return the command that trains with it."""
@@ -85,21 +80,14 @@ def compose(name: str, words: Sequence[str] = ()) -> Composition:
         used |= set(rule.when) | (_read(rule) if rule in terms else set())
     used |= {key.otherwise for key in chosen.keys if key.name in used and key.name in empty}
     return Composition(
-        stack=chosen.name,
-        given=given,
-        objective=main.name,
-        hyper=arguments(main.args, values),
-        aggregation=mean.aggregation or mean.name,
-        length=float(_value(mean.length, values)),
-        denominator=main.denominator,
-        advantage=gain.name,
-        advantage_args=arguments(gain.args, values),
+        stack=chosen.name, given=given, objective=main.name, hyper=arguments(main.args, values),
+        aggregation=mean.aggregation or mean.name, length=float(_value(mean.length, values)),
+        denominator=main.denominator, advantage=gain.name, advantage_args=arguments(gain.args, values),
         terms=tuple((t.name, float(_value(t.coefficient, values)), arguments(t.args, values)) for t in terms),
-        anchor=around.name,
-        passes=int(values[chosen.passes]) if chosen.passes else 1,
+        anchor=around.name, passes=int(values[chosen.passes]) if chosen.passes else 1,
         unused=tuple(name for name in given if name not in {*used, chosen.passes}),
         notes=tuple(dict.fromkeys(rule.note for rule in (main, mean, gain, around, *terms) if rule.note)),
-    )
+    )  # fmt: skip
 
 
 def read(chosen: Stack, words: Sequence[str]) -> dict[str, Any]:

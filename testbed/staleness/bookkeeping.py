@@ -15,13 +15,9 @@ Logp: TypeAlias = Callable[[Tensor, Rollout], Tensor]
 
 @torch.no_grad()
 def check_versions(
-    world: "World",
-    weights: Mapping[int, Tensor],
-    rollout: Rollout,
-    sample: Sequence[int] | None = None,
-    tolerance: float = 1e-5,
-    logp: Logp | None = None,
-) -> int:
+    world: "World", weights: Mapping[int, Tensor], rollout: Rollout, sample: Sequence[int] | None = None,
+    tolerance: float = 1e-5, logp: Logp | None = None,
+) -> int:  # fmt: skip
     """Recompute log mu at every recorded version; return the number of tokens that match.
 
     Args:

@@ -51,21 +51,11 @@ ZERO = 1e-12
 
 
 def assert_unbiased(
-    actual: Draws | None,
-    expected: float,
-    *,
-    exact: float | None = None,
-    atol: float | None = None,
-    discrepancy: float | None = None,
-    std: float | None = None,
-    bounds: Bounds | None = None,
-    false_alarm: float = FALSE_ALARM,
-    missed: float = MISSED,
-    sequential: bool = False,
-    max_samples: int | None = None,
-    seed: Seed = 0,
-    err_msg: str = "",
-) -> None:
+    actual: Draws | None, expected: float, *, exact: float | None = None, atol: float | None = None,
+    discrepancy: float | None = None, std: float | None = None, bounds: Bounds | None = None,
+    false_alarm: float = FALSE_ALARM, missed: float = MISSED, sequential: bool = False,
+    max_samples: int | None = None, seed: Seed = 0, err_msg: str = "",
+) -> None:  # fmt: skip
     """Fail if the mean of an estimator is not `expected`.
 
     Fails when |mean - expected| > radius(n, false_alarm / 2); a bias of `discrepancy` or more passes with
@@ -112,20 +102,11 @@ def assert_unbiased(
 
 
 def assert_equivalent(
-    actual: Draws | None,
-    expected: float,
-    *,
-    margin: float,
-    exact: float | None = None,
-    std: float | None = None,
-    bounds: Bounds | None = None,
-    false_alarm: float = FALSE_ALARM,
-    missed: float = MISSED,
-    sequential: bool = False,
-    max_samples: int | None = None,
-    seed: Seed = 0,
+    actual: Draws | None, expected: float, *, margin: float, exact: float | None = None,
+    std: float | None = None, bounds: Bounds | None = None, false_alarm: float = FALSE_ALARM,
+    missed: float = MISSED, sequential: bool = False, max_samples: int | None = None, seed: Seed = 0,
     err_msg: str = "",
-) -> None:
+) -> None:  # fmt: skip
     """Fail unless the mean is shown to lie within `margin` of `expected`: two one-sided tests (TOST).
 
     Passes when |mean - expected| + radius(n, missed) < margin: a mean that is off by `margin` or more passes
@@ -147,21 +128,12 @@ def assert_equivalent(
 
 
 def assert_variance_below(
-    actual: Draws | None,
-    bound: Draws,
-    *,
-    exact: float | None = None,
-    means: tuple[float, float] | float | None = None,
-    discrepancy: float | None = None,
-    std: float | None = None,
-    bounds: Bounds | None = None,
-    false_alarm: float = FALSE_ALARM,
-    missed: float = MISSED,
-    sequential: bool = False,
-    max_samples: int | None = None,
-    seed: Seed = 0,
+    actual: Draws | None, bound: Draws, *, exact: float | None = None,
+    means: tuple[float, float] | float | None = None, discrepancy: float | None = None,
+    std: float | None = None, bounds: Bounds | None = None, false_alarm: float = FALSE_ALARM,
+    missed: float = MISSED, sequential: bool = False, max_samples: int | None = None, seed: Seed = 0,
     err_msg: str = "",
-) -> None:
+) -> None:  # fmt: skip
     """Fail unless Var(actual) is shown to be below `bound`: a number, or another estimator's variance.
 
     Two estimators are paired: both samplers get a generator of the same seed (common random numbers), and D_i
@@ -293,14 +265,9 @@ class _Mean:
     """Draws of one estimator, their expected mean, and the declared knowledge about them."""
 
     def __init__(
-        self,
-        actual: Draws | None,
-        expected: float,
-        discrepancy: float | None,
-        spread: Spread,
-        rates: tuple[float, float],
-        seed: Seed,
-    ) -> None:
+        self, actual: Draws | None, expected: float, discrepancy: float | None, spread: Spread,
+        rates: tuple[float, float], seed: Seed,
+    ) -> None:  # fmt: skip
         check_rates(*rates)
         self.actual, self.expected, self.spread, self.seed = actual, expected, spread, seed
         self.discrepancy, self.rates = _declared(discrepancy), rates

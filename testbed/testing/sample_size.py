@@ -66,13 +66,9 @@ class Spread:
 
 
 def min_num_samples(
-    discrepancy: float,
-    *,
-    std: float | None = None,
-    bounds: tuple[float, float] | None = None,
-    false_alarm: float = FALSE_ALARM,
-    missed: float = MISSED,
-) -> int:
+    discrepancy: float, *, std: float | None = None, bounds: tuple[float, float] | None = None,
+    false_alarm: float = FALSE_ALARM, missed: float = MISSED,
+) -> int:  # fmt: skip
     """Return the fewest draws n with radius(n, false_alarm/2) + radius(n, missed) <= discrepancy.
 
     With `std` alone n = ((z_{1-false_alarm/2} + z_{1-missed}) std / discrepancy)^2. It serves both
@@ -84,13 +80,9 @@ def min_num_samples(
 
 
 def min_discrepancy(
-    n: int,
-    *,
-    std: float | None = None,
-    bounds: tuple[float, float] | None = None,
-    false_alarm: float = FALSE_ALARM,
-    missed: float = MISSED,
-) -> float:
+    n: int, *, std: float | None = None, bounds: tuple[float, float] | None = None,
+    false_alarm: float = FALSE_ALARM, missed: float = MISSED,
+) -> float:  # fmt: skip
     """Return radius(n, false_alarm/2) + radius(n, missed): the smallest bias that n draws detect."""
     spread = Spread(std, bounds)
     check_rates(false_alarm, missed)

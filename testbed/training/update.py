@@ -62,13 +62,9 @@ class Trainer:
 
     @classmethod
     def of(
-        cls,
-        runs: tuple[Run, ...],
-        world: World,
-        theta_RP: Tensor,
-        teacher: Teacher | None = None,
+        cls, runs: tuple[Run, ...], world: World, theta_RP: Tensor, teacher: Teacher | None = None,
         learner: type[Learner] = Learner,
-    ) -> "Trainer":
+    ) -> "Trainer":  # fmt: skip
         """Return the trainer of cells in stacked order; cells with equal recipes are adjacent.
 
         theta_RP: weights at the start. teacher: the cells' teacher, made here by default. learner: makes

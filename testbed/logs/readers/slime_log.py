@@ -98,18 +98,14 @@ def _sequence(step: int, index: int, row: Row, mixed: list[bool]) -> LoggedSeque
     reward = row.get("reward")
     group = row.get("group_index")
     return LoggedSequence(
-        step=step,
-        sample=str(index),
-        group=f"{step}/{'' if group is not None else 'alone '}{index if group is None else group}",
-        mask=mask,
-        reward=number(reward, where) if not isinstance(reward, dict) else None,
-        prompt=token[:-length],
-        token=token[-length:],
-        logp_mu=floats(row.get("rollout_log_probs"), f"{where}: rollout_log_probs"),
+        step=step, sample=str(index),
+        group=f"{step}/{'' if group is not None else 'alone '}{index if group is None else group}", mask=mask,
+        reward=number(reward, where) if not isinstance(reward, dict) else None, prompt=token[:-length],
+        token=token[-length:], logp_mu=floats(row.get("rollout_log_probs"), f"{where}: rollout_log_probs"),
         logp_pi=floats(row.get("log_probs"), f"{where}: log_probs"),
         version=np.full(length, min(versions)) if versions else None,
         advantage=advantage if advantage is None or len(advantage) != 1 else np.full(length, advantage[0]),
-    )
+    )  # fmt: skip
 
 
 READER = Reader("slime", "rollout and train dumps, *.pt", ("*.pt",), ("rollout_id",), read)

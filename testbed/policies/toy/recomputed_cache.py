@@ -12,13 +12,9 @@ from testbed.policies.toy.toy_sampler import generate
 
 
 def generate_recomputed(
-    decoder: Callable[[int], Decoder],
-    version_RBT: Tensor,
-    end_token: int | None,
-    uniform_RBT: Tensor,
-    distribution: Distribution | None = None,
-    tool: Tool | None = None,
-) -> Drawn:
+    decoder: Callable[[int], Decoder], version_RBT: Tensor, end_token: int | None, uniform_RBT: Tensor,
+    distribution: Distribution | None = None, tool: Tool | None = None,
+) -> Drawn:  # fmt: skip
     """Return token_RBT, mask_RBT and logp_RBT; decoder(version_RBT[..., t]) alone draws token t.
 
     Each version generates every sequence from its start, keeps tokens of older versions and draws the rest.

@@ -50,16 +50,9 @@ class ToyTransformer(Policy):
     open_layers = True
 
     def __init__(
-        self,
-        task: TaskShape,
-        width: int = 32,
-        layers: int = 2,
-        heads: int = 4,
-        expansion: int = 4,
-        temperature: float = 1.0,
-        device: str | torch.device = "cpu",
-        dtype: torch.dtype = torch.float32,
-    ) -> None:
+        self, task: TaskShape, width: int = 32, layers: int = 2, heads: int = 4, expansion: int = 4,
+        temperature: float = 1.0, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32,
+    ) -> None:  # fmt: skip
         for name, value in {"width": width, "layers": layers, "heads": heads, "expansion": expansion}.items():
             if value < 1:
                 raise UserError(f"{name} must be at least 1, got {value}.")
@@ -123,14 +116,9 @@ class ToyTransformer(Policy):
 
     @torch.no_grad()
     def sample(
-        self,
-        theta_RP: Tensor,
-        prompt_RNQ: Tensor,
-        group: int,
-        uniform_RBT: Tensor,
-        greedy: bool = False,
+        self, theta_RP: Tensor, prompt_RNQ: Tensor, group: int, uniform_RBT: Tensor, greedy: bool = False,
         distribution: Distribution | None = None,
-    ) -> Drawn:
+    ) -> Drawn:  # fmt: skip
         """Return token_RBT, mask_RBT and logp_RBT, drawn by inverse CDF from the given uniforms.
 
         greedy takes the likeliest token for any uniforms. distribution(log_pi_RVB, t) is that of token t for
@@ -148,15 +136,9 @@ class ToyTransformer(Policy):
 
     @torch.no_grad()
     def sample_in_flight(
-        self,
-        theta_RWP: Tensor,
-        version_RBT: Tensor,
-        prompt_RNQ: Tensor,
-        group: int,
-        uniform_RBT: Tensor,
-        cache: str = "kept",
-        distribution: Distribution | None = None,
-    ) -> Drawn:
+        self, theta_RWP: Tensor, version_RBT: Tensor, prompt_RNQ: Tensor, group: int, uniform_RBT: Tensor,
+        cache: str = "kept", distribution: Distribution | None = None,
+    ) -> Drawn:  # fmt: skip
         """`sample` for responses during which the weights change: token_RBT, mask_RBT and logp_RBT.
 
         Token t of sequence b is predicted by theta_RWP[r, version_RBT[r, b, t]], W versions, oldest first.
@@ -185,14 +167,9 @@ class ToyTransformer(Policy):
         return generate_recomputed(decoder_of, version_RBT, end, uniform, distribution, tool)
 
     def logp_in_flight(
-        self,
-        theta_RWP: Tensor,
-        version_RBT: Tensor,
-        prompt_RNQ: Tensor,
-        token_RBT: Tensor,
-        mask_RBT: Tensor,
+        self, theta_RWP: Tensor, version_RBT: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor,
         cache: str = "kept",
-    ) -> Tensor:
+    ) -> Tensor:  # fmt: skip
         """Return the log-probabilities [R, B, T] that `sample_in_flight` records for these tokens.
 
         "recomputed" is differentiable in theta. "kept" is not: the sampler reads it token by token.
