@@ -83,7 +83,7 @@ def make(name: str, **arguments: Any) -> Any:
     known = inspect.signature(constructor).parameters
     for argument in arguments:
         if argument not in known:
-            raise ValueError(f"world {name!r} has no argument {argument!r}. {_nearest(argument, [*known])}")
+            raise ValueError(f"world {name!r} takes no argument {argument!r}. {_nearest(argument, [*known])}")
     return constructor(**arguments)
 
 

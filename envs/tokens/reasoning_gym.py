@@ -109,7 +109,9 @@ class ReasoningGym(TokenTask):
                 text = self.prompt.format_map(fields)
             except (KeyError, IndexError) as error:
                 known = ", ".join(sorted(k for k in fields if isinstance(k, str)))
-                raise ValueError(f"prompt {self.prompt!r} asks for {error}, known are {known}.") from error
+                raise ValueError(
+                    f"prompt {self.prompt!r} asks for {error}, {self.dataset} has: {known}."
+                ) from error
             except ValueError as error:
                 raise ValueError(
                     f"prompt {self.prompt!r} is not a format string: {error}. Write {{{{ and }}}} for braces."

@@ -10,7 +10,7 @@ import contextlib
 import dataclasses
 import itertools
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from statistics import mean, median
@@ -18,7 +18,7 @@ from statistics import mean, median
 from testbed.config.pack import Pack
 from testbed.config.run import Run
 from testbed.errors import UserError, counted
-from testbed.execution.memory import needed
+from testbed.execution.memory import done_in, needed
 from testbed.execution.packs import STACKED
 from testbed.execution.worker import TRAIN, imported
 
@@ -254,10 +254,5 @@ def bytes_of(pack: Pack) -> int:
 
 def unfinished(packs: Iterable[Pack], folder: str | Path) -> tuple[Pack, ...]:
     """Return the packs missing from the results folder; all if there is no such folder."""
-    from testbed.results.store import Store
-
-    try:
-        done: Collection[str] = Store(folder).done()
-    except UserError:
-        done = ()
+    done = done_in(folder)
     return tuple(pack for pack in packs if pack.id not in done)

@@ -120,7 +120,7 @@ def too_large(
             continue
         if need.fits(rooms[device]) or need in told:
             continue
-        done = _done(folder) if done is None else done
+        done = done_in(folder) if done is None else done
         if pack.id not in done:
             told.add(need)
             yield _refusal(pack, need, rooms[device])
@@ -220,7 +220,8 @@ def largest_lag(pack: Pack, room: Room) -> int | None:
     return low if low >= 0 else None
 
 
-def _done(folder: str | Path | None) -> set[str]:
+def done_in(folder: str | Path | None) -> set[str]:
+    """Return the packs with results in a folder; none if there is no such folder."""
     from testbed.results.store import Store
 
     try:

@@ -116,7 +116,7 @@ def _buffer(
     buffer = tuple(np.zeros(shape, kind) for kind in kinds)
     if offline is not None:
         if len(offline.state_RBT) != cells:
-            raise UserError(f"The log has {len(offline.state_RBT)} cells, expected one a key: {cells}.")
+            raise UserError(f"The log has {len(offline.state_RBT)} cells, expected one per key: {cells}.")
         ends_RBT = offline.mask_RBT & ~np.pad(offline.mask_RBT[..., 1:], ((0, 0), (0, 0), (0, 1)))
         pair_RBT = offline.state_RBT * world.actions + offline.action_RBT
         logged = (pair_RBT, offline.reward_RBT, offline.next_RBT, offline.going_RBT, ends_RBT)

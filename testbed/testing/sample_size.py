@@ -106,7 +106,7 @@ def min_num_intervals(
     check_rates(false_alarm, missed)
     if not 0 < discrepancy < level < 1:
         raise UserError(
-            f"level {level:g}, discrepancy {discrepancy:g}; expected 0 < discrepancy < level < 1."
+            f"level is {level:g}, discrepancy {discrepancy:g}; expected 0 < discrepancy < level < 1."
         )
     n = 8
     while n < MOST:
