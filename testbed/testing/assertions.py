@@ -149,8 +149,12 @@ def assert_variance_below(
         discrepancy: the reduction of variance to detect.
         std: standard deviation of D_i, from an oracle.
         bounds: low and high of every draw of either estimator.
+        false_alarm: probability to fail although lower by `discrepancy`.
+        missed: probability to pass although not below.
         sequential: test after every draw and stop early, by bets on D_i; needs bounds.
-        false_alarm, missed, max_samples, seed, err_msg: as in `assert_unbiased`.
+        max_samples: most draws of a sequential test, by default four times the fixed test's.
+        seed: of both samplers' generators.
+        err_msg: added to the message.
     """
     if exact is not None:
         limit = float(np.asarray(bound))
@@ -223,8 +227,12 @@ def assert_coverage(
         level: the promised coverage, e.g. 0.95.
         exact: the coverage by enumeration; it must reach `level`, tolerance EXACT.
         discrepancy: the smallest lack of coverage to detect.
+        false_alarm: probability to fail although coverage reaches `level`.
+        missed: probability to pass although coverage is too low by `discrepancy`.
         sequential: test after every interval and stop early, by bets on whether it covers.
-        false_alarm, missed, max_samples, seed, err_msg: as in `assert_unbiased`, of intervals.
+        max_samples: most intervals of a sequential test, by default four times the fixed test's.
+        seed: of the sampler's generator.
+        err_msg: added to the message.
     """
     if exact is not None:
         _exactly("Coverage too low", exact, level, exact >= level - EXACT, err_msg)
