@@ -10,10 +10,8 @@ Seeds become numpy SeedSequences; the global generators are not used.
 """
 
 import math
-from collections.abc import Callable
 
 import numpy as np
-from numpy.typing import ArrayLike
 
 from testbed.errors import UserError
 from testbed.testing.draws import Draws, Seed, check_bounds, draw
@@ -33,6 +31,7 @@ from testbed.testing.sample_size import (
 from testbed.testing.sequential import (
     NO_BOUNDS,
     Declared,
+    Intervals,
     Undecided,
     chunks,
     covers,
@@ -201,21 +200,10 @@ def assert_variance_below(
 
 
 def assert_coverage(
-    actual: Callable[[np.random.Generator, int], tuple[ArrayLike, ArrayLike]]
-    | tuple[ArrayLike, ArrayLike]
-    | None,
-    expected: float,
-    *,
-    level: float,
-    exact: float | None = None,
-    discrepancy: float = 0.05,
-    false_alarm: float = FALSE_ALARM,
-    missed: float = MISSED,
-    sequential: bool = False,
-    max_samples: int | None = None,
-    seed: Seed = 0,
-    err_msg: str = "",
-) -> None:
+    actual: Intervals | None, expected: float, *, level: float, exact: float | None = None,
+    discrepancy: float = 0.05, false_alarm: float = FALSE_ALARM, missed: float = MISSED,
+    sequential: bool = False, max_samples: int | None = None, seed: Seed = 0, err_msg: str = "",
+) -> None:  # fmt: skip
     """Fail if intervals cover `expected` less often than `level`: exact binomial test.
 
     Fails when P(Binomial(n, level) <= covered) <= false_alarm; a coverage of level - discrepancy or less
