@@ -42,6 +42,8 @@ class FlatParameters:
     def views(self, theta_P: Tensor) -> dict[str, Tensor]:
         """Return the named weights as views of theta, [P] or [R, P]; the backward pass concatenates."""
         if theta_P.shape[-1:] != (self.total,):
-            raise ValueError(f"theta has shape {tuple(theta_P.shape)}, the model {self.total} parameters.")
+            raise ValueError(
+                f"theta has shape {tuple(theta_P.shape)}, but the model has {self.total} parameters."
+            )
         parts, several = torch.split(theta_P, self.sizes, dim=-1), theta_P.shape[:-1]
         return {n: p.reshape(several + s) for n, p, s in zip(self.names, parts, self.shapes, strict=True)}

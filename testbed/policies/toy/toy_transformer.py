@@ -282,7 +282,9 @@ class ToyTransformer(Policy):
         if theta_RP.shape != (R, P):
             raise UserError(f"theta_RP has shape {tuple(theta_RP.shape)}, expected [R, P = {P}].")
         if prompt_RNQ.ndim != 3 or prompt_RNQ.shape[0] != R or prompt_RNQ.shape[2] != Q:
-            raise UserError(f"prompt_RNQ has shape {tuple(prompt_RNQ.shape)}, expected [R = {R}, N, {Q}].")
+            raise UserError(
+                f"prompt_RNQ has shape {tuple(prompt_RNQ.shape)}, expected [R = {R}, N, Q = {Q}]."
+            )
         if len(shape) != 3 or shape[0] != R or shape[1] % prompt_RNQ.shape[1] or not 1 <= shape[2] <= T:
             raise UserError(
                 f"{name} has shape {tuple(shape)}, expected [R = {R}, a multiple of {prompt_RNQ.shape[1]} "

@@ -189,7 +189,7 @@ def test_a_pack_that_is_done_needs_no_memory_any_more(tmp_path, monkeypatch):
 
     packs = [*plan([replace(TOY, seed=1)]), *plan([TOY])]
     with monkeypatch.context() as patch:
-        patch.setattr(memory, "_done", lambda _: {packs[0].id})
+        patch.setattr(memory, "done_in", lambda _: {packs[0].id})
         assert len(list(too_large(packs, lambda _: Room(1), tmp_path))) == 1, "the second one is not done"
     none, two, four = (bytes_of(plan([replace(TOY, lag=lag)])[0]) for lag in (0, 2, 4))
     assert four - two == two - none > 0, "every version is held"
