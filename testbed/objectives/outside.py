@@ -86,7 +86,9 @@ def _called(
             str(error)
         except BaseException:
             place = line_of_a_user(error) or line
-            raise UserError(f"{place}: {type(error).__name__}, with an unprintable message.") from None
+            raise UserError(
+                f"{place}: {type(error).__name__}, with a message that cannot be printed."
+            ) from None
         raise
     except BaseException as error:
         place = line_of_a_user(error) or line

@@ -82,7 +82,7 @@ def table(plan: SizingPlan, replicas: int = 1, seed: int = 0) -> list[dict[str, 
         batches = max(LEAST, SAMPLES // design.batch)
         found = simulate([design], replicas=replicas, batches=batches, seed=seed)[0]
         means = ("lag_sample", "lag_token", "drop_rate", "trainer_busy", "slots_busy")
-        speed, period = found.mean("samples_per_s"), found.mean("period")
+        period, speed = found.mean("period"), found.mean("samples_per_s")
         row = {**key, "batch": design.batch, "load": load(design), "period": period, "samples_per_s": speed}
         each = {"per_accelerator": speed / key["accelerators"]}
         rows.append(row | each | {name: found.mean(name) for name in means})

@@ -177,7 +177,9 @@ def read(path: Path) -> Trace:
         else:
             table = pq.read_table(path)
     except FileNotFoundError:
-        raise UserError(f"{path} does not exist. Write one with: testbed pipeline --trace {path}") from None
+        raise UserError(
+            f"{path}: the file does not exist. Write one with: testbed pipeline --trace {path}"
+        ) from None
     except pa.ArrowInvalid as error:
         raise UserError(f"{path} cannot be read as a trace: {error}.") from None
     missing = [name for name in COLUMNS if name not in table.column_names]

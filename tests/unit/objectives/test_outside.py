@@ -22,7 +22,7 @@ HOSTILE = {
     "past_torch": ("batch.reward_B.numpy()[:] = 9\n    return -logp_BT", "changes reward_B in place"),
     "back": ("batch.adv_BT.mul_(2).div_(2)\n    return -logp_BT", "changes adv_BT in place"),
     "exits": ("import sys\n    sys.exit(0)", "SystemExit ends the program; expected a loss"),
-    "unprintable": ("raise Mute()", "Mute, with an unprintable message"),
+    "unprintable": ("raise Mute()", "Mute, with a message that cannot be printed"),
     "leaves": ("import os\n    os._exit(0)", "SystemExit ends the program; expected a loss"),
 }
 """Function: what it does, and what is answered."""

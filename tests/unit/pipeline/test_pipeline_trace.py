@@ -139,7 +139,7 @@ def test_numbers_at_their_limits_are_a_trace():
      (",".join(COLUMNS) + "\n", " has no rows; expected one per trained sample."),
      (",".join(COLUMNS) + "\n0,0,x,1,0,0,0,1.0\n", " cannot be read as a trace: "),
      (",".join(COLUMNS) + "\n0,0,0,1,0,0,0,1.0\n0,0,1,1,0,0,,1.0\n", ":3: version_trained is empty."),
-     (None, " does not exist. Write one with: testbed pipeline --trace "),
+     (None, ": the file does not exist. Write one with: testbed pipeline --trace "),
      ({name: [1.0 if name in ("time", "length") else 1] for name in COLUMNS},
       ": length holds double, expected int64.")],
 )  # fmt: skip
