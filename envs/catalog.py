@@ -83,14 +83,18 @@ def make(name: str, **arguments: Any) -> Any:
     known = inspect.signature(constructor).parameters
     for argument in arguments:
         if argument not in known:
-            raise ValueError(f"world {name!r} takes no argument {argument!r}. {_nearest(argument, [*known])}")
+            raise ValueError(
+                f"world {name!r} takes no argument {argument!r}. {_nearest(argument, list(known))}"
+            )
     return constructor(**arguments)
 
 
 def token_task(name: str, args: Mapping[str, Any]) -> TokenTask:
     """Make the cataloged token task `name`; ValueError for an unknown name, or a world of another kind."""
     if kind(name) != "token-task":
-        raise ValueError(f"world {name!r} is a {kind(name)}, not a token task; take one that writes tokens.")
+        raise ValueError(
+            f"the world {name!r} is a {kind(name)}, not a token task; take one that writes tokens."
+        )
     task: TokenTask = make(name, **args)
     return task
 

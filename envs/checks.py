@@ -50,11 +50,16 @@ def check_distributions(name: str, mass_xK: Floats, advice: str) -> None:
 
 def check_dynamics(transition_SAS: Floats, start_S: Floats, terminal_S: Bools) -> None:
     """Raise ValueError unless rows are distributions and no episode starts in a terminal state."""
-    check_distributions("transition_SAS", transition_SAS, "Give each state and action a distribution.")
+    check_distributions(
+        "transition_SAS", transition_SAS, "Give every state-action pair a distribution of next states."
+    )
     check_distributions("start_S", start_S, "Give a distribution of start states.")
     ended = np.flatnonzero(terminal_S & (start_S > 0.0))
     if ended.size:
-        raise ValueError(f"start_S has {start_S[ended[0]]:g} in terminal state {ended[0]}; start elsewhere.")
+        raise ValueError(
+            f"start_S puts mass {start_S[ended[0]]:g} on state {ended[0]}, which is terminal; "
+            "start elsewhere."
+        )
 
 
 def check_rewards(reward_SA: Floats, bonus_S: Floats, noise: str, noise_std: float | Floats) -> None:
@@ -130,7 +135,9 @@ def as_versions(version_RBT: ArrayLike, shape: tuple[int, int, int], versions: i
     """Return versions as int64 of shape [R, B, T]; ValueError for other shapes, types and numbers."""
     given = np.asarray(version_RBT)
     if given.ndim != 3 or any(n not in (1, wanted) for n, wanted in zip(given.shape, shape, strict=True)):
-        raise ValueError(f"version_RBT has shape {given.shape}, expected {shape}, or 1 on axes that agree.")
+        raise ValueError(
+            f"version_RBT has shape {given.shape}, expected {shape} = [R, B, T], or 1 along axes that agree."
+        )
     if given.dtype.kind not in "iu" or not (given.min() >= 0 and given.max() < versions):
         raise ValueError(
             f"version_RBT holds {given.dtype} from {given.min()} to {given.max()}, expected whole numbers "

@@ -44,7 +44,9 @@ class LQR:
         d, u = np.shape(self.b_DU)
         given = [np.shape(x) for x in (self.a_DD, self.state_cost_DD, self.start_DD, self.action_cost_UU)]
         if given != [(d, d)] * 3 + [(u, u)]:
-            raise ValueError(f"b_DU is {(d, u)}, so A, Q, start must be {(d, d)}, R {(u, u)}; given {given}.")
+            raise ValueError(
+                f"b_DU is {(d, u)}, so A, Q and start must be {(d, d)} and R {(u, u)}; given {given}."
+            )
         if np.linalg.eigvalsh(self.action_cost_UU).min() <= 0:
             raise ValueError("action_cost_UU must be positive definite: every action has to cost something.")
         if not 0.0 <= self.discount < 1.0:

@@ -90,9 +90,16 @@ class FiniteMDP:
         assert self.terminal_S is not None, "__post_init__ fills it"
         assert self.bonus_S is not None, "__post_init__ fills it"
         return build_tables(
-            self.transition_SAS, self.reward_SA, self.start_S, self.terminal_S, self.bonus_S,
-            horizon=self.horizon, discount=self.discount, noise=self.noise, noise_std=self.noise_std,
-        )  # fmt: skip
+            self.transition_SAS,
+            self.reward_SA,
+            self.start_S,
+            self.terminal_S,
+            self.bonus_S,
+            horizon=self.horizon,
+            discount=self.discount,
+            noise=self.noise,
+            noise_std=self.noise_std,
+        )
 
     def start(self, uniform_RN: Floats) -> Ints:
         """Start states [R, N] by inverse CDF."""
@@ -113,7 +120,9 @@ class FiniteMDP:
         ValueError for versions outside 0 to W - 1.
         """
         if np.ndim(pi_RWSA) != 4:
-            raise ValueError(f"pi_RWSA is {np.shape(pi_RWSA)}, expected (R, W, S, A): W policies a replica.")
+            raise ValueError(
+                f"pi_RWSA has shape {np.shape(pi_RWSA)}, expected (R, W, S, A): W policies a replica."
+            )
         pi_XSA = self._policies("pi_RWSA", pi_RWSA)
         versions = np.shape(pi_RWSA)[1]
         return self._episodes(pi_XSA, version_RBT, start_RN, group, key_R, step, versions)
@@ -187,9 +196,13 @@ class FiniteMDP:
         return Divergence(**{name: array.reshape(shape + array.shape[1:]) for name, array in fields.items()})
 
     def renyi(
-        self, pi_xSA: Floats, mu_xSA: Floats, order: float, *,
+        self,
+        pi_xSA: Floats,
+        mu_xSA: Floats,
+        order: float,
+        *,
         unsupported: Literal["raise", "infinite"] = "raise",
-    ) -> Floats:  # fmt: skip
+    ) -> Floats:
         """Renyi divergence of pi's episodes from mu's, ln(E_mu w^order) / (order - 1), nats, [x].
 
         order > 0: 1 is KL(pi, mu), 2 is ln(1 + chi2), infinity the largest log w. It never falls in order. If
@@ -208,9 +221,15 @@ class FiniteMDP:
         return found_R.reshape(np.shape(pi_xSA)[:-2])
 
     def _episodes(
-        self, pi_XSA: Floats, version_RBT: Ints, start_RN: Ints, group: int, key_R: Keys, step: int,
+        self,
+        pi_XSA: Floats,
+        version_RBT: Ints,
+        start_RN: Ints,
+        group: int,
+        key_R: Keys,
+        step: int,
         versions: int = 1,
-    ) -> Episodes:  # fmt: skip
+    ) -> Episodes:
         from envs import kernels
 
         replicas = len(pi_XSA) // versions

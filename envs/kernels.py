@@ -104,9 +104,14 @@ def _noisy_reward(tables: Tables, row: int, t: int, b: int, step: int, key: int)
 
 
 def simulate(
-    tables: Tables, cumulative_XA: Floats, start_RN: Ints, group: int, key_R: Keys, step: int,
+    tables: Tables,
+    cumulative_XA: Floats,
+    start_RN: Ints,
+    group: int,
+    key_R: Keys,
+    step: int,
     version_RBT: Ints,
-) -> tuple[Ints, Ints, Floats, Bools]:  # fmt: skip
+) -> tuple[Ints, Ints, Floats, Bools]:
     """(state, action, reward, mask), each [R, B, T] with B = N * group; all 0 after an episode's end.
 
     Row (r * V + v) * S + s of `cumulative_XA` holds the running sums of replica r's policy of version v in
@@ -125,9 +130,18 @@ def simulate(
 
 @njit(cache=True, parallel=True)
 def _simulate(
-    tables: Tables, cumulative_XA: Floats, start_RN: Ints, group: int, key_R: Keys, step: int,
-    version_RBT: Ints, state_RBT: Ints, action_RBT: Ints, reward_RBT: Floats, mask_RBT: Bools,
-) -> None:  # fmt: skip
+    tables: Tables,
+    cumulative_XA: Floats,
+    start_RN: Ints,
+    group: int,
+    key_R: Keys,
+    step: int,
+    version_RBT: Ints,
+    state_RBT: Ints,
+    action_RBT: Ints,
+    reward_RBT: Floats,
+    mask_RBT: Bools,
+) -> None:
     """Write the episodes of `simulate` to arrays of zeros."""
     states, actions = tables.bonus_S.shape[0], cumulative_XA.shape[1]
     replicas, sequences = state_RBT.shape[0], state_RBT.shape[1]

@@ -31,9 +31,14 @@ def stay(contexts: int, arms: int) -> Floats:
 
 @world("bandit")
 def bandit(
-    *, arms: int = 10, contexts: int = 1, means: Sequence[float] | Sequence[Sequence[float]] | None = None,
-    noise: str = "bernoulli", noise_std: float = 1.0, seed: int = 0,
-) -> FiniteMDP:  # fmt: skip
+    *,
+    arms: int = 10,
+    contexts: int = 1,
+    means: Sequence[float] | Sequence[Sequence[float]] | None = None,
+    noise: str = "bernoulli",
+    noise_std: float = 1.0,
+    seed: int = 0,
+) -> FiniteMDP:
     """Arms that pay Bernoulli, normal or fixed rewards with given or random means, in uniform contexts."""
     return FiniteMDP(
         transition_SAS=stay(contexts, arms), reward_SA=mean_rewards(contexts, arms, means, seed),
@@ -105,16 +110,24 @@ class LoggedBandit(FiniteMDP):
 
 @world("logged-bandit")
 def logged_bandit(
-    *, contexts: int = 5, arms: int = 4, temperature: float = 0.3, skill: float = 0.5,
-    noise: str = "bernoulli", noise_std: float = 1.0, seed: int = 0,
-) -> LoggedBandit:  # fmt: skip
+    *,
+    contexts: int = 5,
+    arms: int = 4,
+    temperature: float = 0.3,
+    skill: float = 0.5,
+    noise: str = "bernoulli",
+    noise_std: float = 1.0,
+    seed: int = 0,
+) -> LoggedBandit:
     """A contextual bandit with data from a softmax logging policy that knows the mean rewards roughly.
 
     The logging policy is softmax(score / temperature), score = skill * mean reward + (1 - skill) * uniform.
     Designed here.
     """
     if temperature <= 0:
-        raise ValueError(f"temperature is {temperature:g}, expected above 0; raise it for a more even log.")
+        raise ValueError(
+            f"temperature is {temperature:g}, expected more than 0; raise it for a more even log."
+        )
     if not 0.0 <= skill <= 1.0:
         raise ValueError(f"skill is {skill:g}, expected 0 (blind) to 1 (knows the mean rewards).")
     mean_SA = mean_rewards(contexts, arms, None, seed)
@@ -124,6 +137,11 @@ def logged_bandit(
     weight_SA = np.exp((score_SA - score_SA.max(axis=1, keepdims=True)) / temperature)
     logging_SA = weight_SA / weight_SA.sum(axis=1, keepdims=True)
     return LoggedBandit(
-        transition_SAS=stay(contexts, arms), reward_SA=mean_SA, start_S=np.full(contexts, 1.0 / contexts),
-        logging_SA=logging_SA, horizon=1, noise=noise, noise_std=noise_std,
-    )  # fmt: skip
+        transition_SAS=stay(contexts, arms),
+        reward_SA=mean_SA,
+        start_S=np.full(contexts, 1.0 / contexts),
+        logging_SA=logging_SA,
+        horizon=1,
+        noise=noise,
+        noise_std=noise_std,
+    )

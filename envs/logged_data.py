@@ -114,7 +114,9 @@ def draw_counts(
     for noise 'bernoulli' with a bonus of the next state, for which sums cannot be drawn here.
     """
     law_RSA = np.broadcast_to(law_RSA, (cells or len(law_RSA), world.states, world.actions))
-    check_distributions("law_RSA", law_RSA.reshape(len(law_RSA), -1), "Give a distribution of pairs.")
+    check_distributions(
+        "law_RSA", law_RSA.reshape(len(law_RSA), -1), "Give a distribution of state-action pairs."
+    )
     bonus_S = world.tables.bonus_S
     if world.noise == "bernoulli" and bonus_S.any():
         raise ValueError("the world has bernoulli rewards and a bonus; expected one of them: use collect().")
@@ -133,9 +135,14 @@ def draw_counts(
 
 
 def collect(
-    world: FiniteMDP, mu_RWSA: Floats, episodes: int, key_R: Keys, *, share_W: ArrayLike | None = None,
+    world: FiniteMDP,
+    mu_RWSA: Floats,
+    episodes: int,
+    key_R: Keys,
+    *,
+    share_W: ArrayLike | None = None,
     step: int = 0,
-) -> Log:  # fmt: skip
+) -> Log:
     """Log `episodes` per cell, from W policies with the given shares (None: equal), exact up to rounding.
 
     The policy with (b + 1/2) / episodes in its interval of cumulative shares plays episode b, so mixtures are
@@ -143,7 +150,9 @@ def collect(
     """
     mu_RWSA = np.asarray(mu_RWSA, dtype=np.float64)
     if mu_RWSA.ndim != 4 or len(mu_RWSA) != len(key_R):
-        raise ValueError(f"mu_RWSA has shape {mu_RWSA.shape}, expected (R, W, S, A) with R = {len(key_R)}.")
+        raise ValueError(
+            f"mu_RWSA has shape {mu_RWSA.shape} for {len(key_R)} keys, expected (R, W, S, A), R = keys."
+        )
     policies = mu_RWSA.shape[1]
     mass_W = np.full(policies, 1 / policies) if share_W is None else np.asarray(share_W, dtype=np.float64)
     check_distributions("share_W", mass_W, "Give each logging policy its share of the episodes.")

@@ -28,8 +28,11 @@ def chain(
     reward_SA[0, 0], reward_SA[-1, 1] = lure, 1.0
     return FiniteMDP(
         transition_SAS=np.stack([(1 - slip) * left + slip * right, (1 - slip) * right + slip * left], axis=1),
-        reward_SA=reward_SA, start_S=_one_hot(length, 0), horizon=horizon, discount=discount,
-    )  # fmt: skip
+        reward_SA=reward_SA,
+        start_S=_one_hot(length, 0),
+        horizon=horizon,
+        discount=discount,
+    )
 
 
 FROZEN_LAKE = ("SFFF", "FHFH", "FFFH", "HFFG")
@@ -77,9 +80,15 @@ def grid_world(
 
 @world("garnet")
 def garnet(
-    *, states: int = 16, actions: int = 4, branching: int = 3, seed: int = 0, horizon: int = 16,
-    discount: float = 1.0, noise_std: float = 0.0,
-) -> FiniteMDP:  # fmt: skip
+    *,
+    states: int = 16,
+    actions: int = 4,
+    branching: int = 3,
+    seed: int = 0,
+    horizon: int = 16,
+    discount: float = 1.0,
+    noise_std: float = 0.0,
+) -> FiniteMDP:
     """A random MDP: each action leads to one of a few random states and pays a random normal mean reward.
 
     The `branching` next states are distinct, their probabilities the gaps between uniform cuts of [0, 1];
@@ -111,9 +120,12 @@ def baird_star(*, horizon: int = 20, discount: float = 0.99) -> FiniteMDP:
     transition_SAS[:, 0, :6] = 1.0 / 6.0
     transition_SAS[:, 1, 6] = 1.0
     return FiniteMDP(
-        transition_SAS=transition_SAS, reward_SA=np.zeros((7, 2)), start_S=np.full(7, 1.0 / 7.0),
-        horizon=horizon, discount=discount,
-    )  # fmt: skip
+        transition_SAS=transition_SAS,
+        reward_SA=np.zeros((7, 2)),
+        start_S=np.full(7, 1.0 / 7.0),
+        horizon=horizon,
+        discount=discount,
+    )
 
 
 # phi(s) = 2 e_s + e_7 on the rim, phi(6) = e_6 + 2 e_7 in the center.

@@ -47,9 +47,17 @@ def running_sums(probability_xK: Floats) -> Floats:
 
 
 def build_tables(
-    transition_SAS: Floats, reward_SA: Floats, start_S: Floats, terminal_S: Bools, bonus_S: Floats, *,
-    horizon: int, discount: float, noise: str, noise_std: float | Floats,
-) -> Tables:  # fmt: skip
+    transition_SAS: Floats,
+    reward_SA: Floats,
+    start_S: Floats,
+    terminal_S: Bools,
+    bonus_S: Floats,
+    *,
+    horizon: int,
+    discount: float,
+    noise: str,
+    noise_std: float | Floats,
+) -> Tables:
     """The same world with each dense transition row packed to its support, in ascending state order."""
     transition_XS = transition_SAS.reshape(-1, transition_SAS.shape[-1])
     support_XS = transition_XS > 0.0
@@ -59,10 +67,16 @@ def build_tables(
     probability_XK = np.take_along_axis(transition_XS, next_XK, axis=-1)
     return Tables(
         next_XK=np.ascontiguousarray(next_XK, dtype=np.int64),
-        probability_XK=np.ascontiguousarray(probability_XK), cumulative_XK=running_sums(probability_XK),
-        count_X=count_X.astype(np.int64), reward_X=reward_SA.flatten(),
-        mean_reward_X=reward_SA.flatten() + transition_XS @ bonus_S, bonus_S=bonus_S.copy(),
-        terminal_S=terminal_S.copy(), start_S=start_S.copy(), horizon=int(horizon), discount=float(discount),
+        probability_XK=np.ascontiguousarray(probability_XK),
+        cumulative_XK=running_sums(probability_XK),
+        count_X=count_X.astype(np.int64),
+        reward_X=reward_SA.flatten(),
+        mean_reward_X=reward_SA.flatten() + transition_XS @ bonus_S,
+        bonus_S=bonus_S.copy(),
+        terminal_S=terminal_S.copy(),
+        start_S=start_S.copy(),
+        horizon=int(horizon),
+        discount=float(discount),
         noise=NOISE_KINDS.index(noise),
         noise_std_X=np.broadcast_to(noise_std, reward_SA.shape).astype(np.float64).ravel(),
-    )  # fmt: skip
+    )

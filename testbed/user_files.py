@@ -65,8 +65,10 @@ def outside_function(name: str, positional: int, expected: str) -> Entry:
     parameters = inspect.signature(entry.function).parameters.values()
     given = [p.name for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.POSITIONAL_ONLY)]
     if len(given) != positional:
-        said = f"{function} in {path} has positional parameters {', '.join(given) or 'none'}"
-        raise UserError(f"{said}; expected {expected}.")
+        raise UserError(
+            f"{function} in {path} has positional parameters {', '.join(given) or 'none'}; "
+            f"expected {expected}."
+        )
     return entry
 
 

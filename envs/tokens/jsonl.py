@@ -61,11 +61,21 @@ class Jsonl(TokenTask):
     """
 
     def __init__(
-        self, *, file: str = "", verifier: str = "exact", prompt_field: str = "prompt",
-        answer_field: str = "answer", limit: float = 5.0, held_out: float = 0.1,
-        judge_unfinished: bool = False, system: str = "", chat: str = "auto", stop: str = "",
-        response_length: int = 0, dedupe: bool = False,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        file: str = "",
+        verifier: str = "exact",
+        prompt_field: str = "prompt",
+        answer_field: str = "answer",
+        limit: float = 5.0,
+        held_out: float = 0.1,
+        judge_unfinished: bool = False,
+        system: str = "",
+        chat: str = "auto",
+        stop: str = "",
+        response_length: int = 0,
+        dedupe: bool = False,
+    ) -> None:
         if not limit > 0 or not 0 <= held_out < 1 or response_length < 0:
             raise ValueError(
                 f"limit {limit}, held_out {held_out} and response_length {response_length}: expected seconds "

@@ -67,10 +67,17 @@ class ReasoningGym(TokenTask):
     """
 
     def __init__(
-        self, *, dataset: str = "chain_sum", dataset_args: Mapping[str, Any] | str | None = None,
-        prompt: str | None = None, prompt_length: int | None = None, response_length: int | None = None,
-        alphabet: str | None = None, partial_credit: bool = False, survey: int = 64,
-    ) -> None:  # fmt: skip
+        self,
+        *,
+        dataset: str = "chain_sum",
+        dataset_args: Mapping[str, Any] | str | None = None,
+        prompt: str | None = None,
+        prompt_length: int | None = None,
+        response_length: int | None = None,
+        alphabet: str | None = None,
+        partial_credit: bool = False,
+        survey: int = 64,
+    ) -> None:
         tiny = dataset == "chain_sum" and dataset_args is None
         args = dict(TINY_ARGS) if tiny else arguments(dataset_args)
         self.dataset = dataset
@@ -150,7 +157,7 @@ class ReasoningGym(TokenTask):
         for item in map(self._find, self.check_prompts(prompt_NQ)):
             if item.answer is None:
                 raise ValueError(
-                    f"no reference answer to {item.prompt[:80]!r} in {self.dataset}: no teacher."
+                    f"{self.dataset} gives no reference answer to {item.prompt[:80]!r}, so no teacher."
                 )
             answers.append(item.answer)
         tokens = [self.encode(answer) for answer in answers]
@@ -201,7 +208,9 @@ class ReasoningGym(TokenTask):
             if self.item(index).prompt == text:
                 break
         if text not in self._index:
-            raise ValueError(f"{text[:80]!r} is none of the {self.pool} problems of {self.dataset}.")
+            raise ValueError(
+                f"{text[:80]!r} is not one of the {self.pool} problems of this {self.dataset} task."
+            )
         return self._items[self._index[text]]
 
     def _longest_answer(self, surveyed: list[Item]) -> int:

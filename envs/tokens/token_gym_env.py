@@ -41,7 +41,9 @@ class TokenEnv(gymnasium.Env[Ints, np.int64]):
     def step(self, action: np.int64) -> tuple[Ints, float, bool, bool, dict[str, Any]]:
         """Write one token; end with the end token or when all T positions are full."""
         if not self.action_space.contains(action):
-            raise ValueError(f"action {action!r} is no token; expected 0 to {self.task.vocabulary - 1}.")
+            raise ValueError(
+                f"action {action!r} is not a token; expected an integer from 0 to {self.task.vocabulary - 1}."
+            )
         Q, T = self.task.prompt_length, self.task.response_length
         if self._written >= T:
             raise ValueError("the episode is over; call reset before step.")

@@ -104,22 +104,36 @@ class TokenTree:
         return self._episodes(pi_RSA[:, None], np.zeros((1, 1, 1), np.int64), start_RN, group, key_R, step)
 
     def simulate_versions(
-        self, pi_RWSA: Floats, version_RBT: Ints, start_RN: Ints, group: int, key_R: npt.ArrayLike, step: int,
+        self,
+        pi_RWSA: Floats,
+        version_RBT: Ints,
+        start_RN: Ints,
+        group: int,
+        key_R: npt.ArrayLike,
+        step: int,
         given_RBT: Ints | None = None,
-    ) -> Episodes:  # fmt: skip
+    ) -> Episodes:
         """Simulate responses with token t drawn from pi_RWSA[r, version_RBT[r, b, t]]; see FiniteMDP.
 
         given_RBT: fixed tokens, negative where one is drawn.
         """
         pi_RWSA = self._policy(pi_RWSA, "pi_RWSA")
         if pi_RWSA.ndim != 4:
-            raise ValueError(f"pi_RWSA is {pi_RWSA.shape}, expected (R, W, S, A): W policies a replica.")
+            raise ValueError(
+                f"pi_RWSA has shape {pi_RWSA.shape}, expected (R, W, S, A): W policies a replica."
+            )
         return self._episodes(pi_RWSA, version_RBT, start_RN, group, key_R, step, given_RBT)
 
     def _episodes(
-        self, pi_RWSA: Floats, version_RBT: Ints, start_RN: Ints, group: int, key_R: npt.ArrayLike, step: int,
+        self,
+        pi_RWSA: Floats,
+        version_RBT: Ints,
+        start_RN: Ints,
+        group: int,
+        key_R: npt.ArrayLike,
+        step: int,
         given_RBT: Ints | None = None,
-    ) -> Episodes:  # fmt: skip
+    ) -> Episodes:
         # Imported here: building and listing worlds should not load the compiler.
         from envs.kernels import uniforms
         from envs.tokens.tree_kernel import walk
@@ -131,7 +145,9 @@ class TokenTree:
                 "must share the axis R."
             )
         if np.any(start_RN % self.nodes) or np.any((start_RN < 0) | (start_RN >= self.states)):
-            raise ValueError(f"start_RN must hold roots, multiples of {self.nodes} below {self.states}.")
+            raise ValueError(
+                f"start_RN must hold root states, multiples of {self.nodes} below {self.states}."
+            )
         check_counts(group=group)
         uniform_RBT = uniforms(keys, step, start_RN.shape[1] * group, self.horizon)
         version_RBT = as_versions(version_RBT, uniform_RBT.shape, pi_RWSA.shape[1])
@@ -347,7 +363,9 @@ def _distinct(task: TokenTask, count: int, seed: int) -> Ints:
         seen.update(dict.fromkeys(tuple(int(v) for v in row) for row in task.prompts(rng, count)))
         if len(seen) >= count:
             return np.array(list(seen)[:count], dtype=np.int64)
-    raise ValueError(f"{64 * count} draws gave {len(seen)} distinct prompts, ask for fewer than {count}.")
+    raise ValueError(
+        f"{64 * count} draws gave {len(seen)} distinct prompts, fewer than prompts={count}; ask for fewer."
+    )
 
 
 @world("tree")

@@ -7,9 +7,16 @@ from envs.arrays import Bools, Floats, Ints
 
 @njit(cache=True, parallel=True)
 def walk(
-    pi_RWSA: Floats, version_RBT: Ints, start_RN: Ints, uniform_RBT: Floats, end_token: int, state_RBT: Ints,
-    action_RBT: Ints, mask_RBT: Bools, given_RBT: Ints,
-) -> None:  # fmt: skip
+    pi_RWSA: Floats,
+    version_RBT: Ints,
+    start_RN: Ints,
+    uniform_RBT: Floats,
+    end_token: int,
+    state_RBT: Ints,
+    action_RBT: Ints,
+    mask_RBT: Bools,
+    given_RBT: Ints,
+) -> None:
     """Fill state, action and mask, which must be zeros; `end_token` -1 means none.
 
     Action = first one with cumulative mass above the uniform, the last one with mass if rounding leaves none;

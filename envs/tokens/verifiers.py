@@ -191,7 +191,9 @@ def open_verifier(name: str, limit: float) -> Verifier:
         path, _, function = name.rpartition(".py:")
         file = Path(f"{path}.py")
         if not file.is_file():
-            raise ValueError(f"verifier {name!r}: {file} does not exist; expected path/to/file.py:function.")
+            raise ValueError(
+                f"verifier {name!r}: the file {file} does not exist; expected path/to/file.py:function."
+            )
         return UserVerifier(file, function, limit)
     if name not in NAMED:
         near = difflib.get_close_matches(name, NAMED, n=1)

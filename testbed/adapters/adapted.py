@@ -38,7 +38,9 @@ class Adapted:
         for term in self.terms:
             objective[term.objective].bind(**dict(term.args))
             if callable(term.coefficient):
-                raise UserError(f"the coefficient of '{term.objective}' is a schedule. Give a constant.")
+                raise UserError(
+                    f"the coefficient of '{term.objective}' is a schedule. Give a constant number."
+                )
 
     @property
     def names(self) -> tuple[str, ...]:

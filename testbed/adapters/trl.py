@@ -33,9 +33,13 @@ READ = (
 
 
 def grpo_trainer(
-    objective: str, *, aggregation: str = "token_mean", length: float = 0.0, terms: Sequence[Term] = (),
+    objective: str,
+    *,
+    aggregation: str = "token_mean",
+    length: float = 0.0,
+    terms: Sequence[Term] = (),
     **hyper: Any,
-) -> type:  # fmt: skip
+) -> type:
     """Return a subclass of TRL's GRPOTrainer that minimizes an objective; use it as you use GRPOTrainer.
 
     Args:
@@ -109,7 +113,9 @@ def check_options(args: Any, adapted: Adapted) -> None:
             )
     ref = adapted.readers("ref")
     if ref and not args.beta:
-        raise UserError(f"{ref[0]} reads the reference policy, which TRL scores only with beta above 0.")
+        raise UserError(
+            f"{ref[0]} reads the reference policy, which TRL scores only with beta > 0. Set beta above 0."
+        )
     if args.beta and not adapted.may_read("ref"):
         raise UserError(f"beta={args.beta} would do nothing: add terms=[Term('kl_penalty', {args.beta})].")
     whole = {name: scope for name, scope in adapted.scopes().items() if scope in ("group", "batch")}
@@ -182,11 +188,14 @@ def batch_of(inputs: dict[str, Any], logp_BT: Tensor, adapted: Adapted) -> Batch
     adv_BT = (adv[:, None] if adv.dim() == 1 else adv).expand(logp_BT.shape)
     reward_B = inputs.get("testbed_reward") if adapted.may_read("reward") else None
     return Batch(
-        logp_mu_BT=mu_BT, adv_BT=adv_BT, mask_BT=_mask(inputs),
+        logp_mu_BT=mu_BT,
+        adv_BT=adv_BT,
+        mask_BT=_mask(inputs),
         reward_B=torch.zeros_like(adv_BT[:, 0]) if reward_B is None else reward_B,
         group_B=dense(inputs.get("testbed_group", torch.arange(len(adv), device=adv.device))),
-        logp_anchor_BT=anchor_BT, logp_ref_BT=inputs.get("ref_per_token_logps"),
-    )  # fmt: skip
+        logp_anchor_BT=anchor_BT,
+        logp_ref_BT=inputs.get("ref_per_token_logps"),
+    )
 
 
 def _divisor(trainer: Any, aggregation: str, inputs: dict[str, Any], rows: int) -> float:

@@ -63,10 +63,15 @@ def policy_loss(
         raise unknown("old_is", old_is, ("anchor", "mu"))
 
     def loss(
-        old_log_prob: Tensor, log_prob: Tensor, advantages: Tensor, response_mask: Tensor,
-        loss_agg_mode: str = "token-mean", config: Any = None, rollout_is_weights: Tensor | None = None,
+        old_log_prob: Tensor,
+        log_prob: Tensor,
+        advantages: Tensor,
+        response_mask: Tensor,
+        loss_agg_mode: str = "token-mean",
+        config: Any = None,
+        rollout_is_weights: Tensor | None = None,
         rollout_log_prob: Tensor | None = None,
-    ) -> tuple[Tensor, dict[str, Any]]:  # fmt: skip
+    ) -> tuple[Tensor, dict[str, Any]]:
         _check_correction(adapted, old_is, rollout_is_weights, rollout_log_prob)
         some_B = response_mask.bool().any(-1)
         if not bool(some_B.any()):

@@ -36,9 +36,13 @@ def opo(signals: Signals) -> Tensor:
     needs=("mask_BT", "log_rho_BT", "score_norm_B"), scope="group",
 )  # fmt: skip
 def optimal_baseline(
-    signals: Signals, *, norm: Literal["score", "proxy"] = "score", cap: float = math.inf,
-    scope: Literal["group", "batch"] = "group", average: Average = "mean",
-) -> Tensor:  # fmt: skip
+    signals: Signals,
+    *,
+    norm: Literal["score", "proxy"] = "score",
+    cap: float = math.inf,
+    scope: Literal["group", "batch"] = "group",
+    average: Average = "mean",
+) -> Tensor:
     """A = R - b, b = sum w^2 n R / sum w^2 n over the group, w = min(W, cap), n = |grad log pi|^2.
 
     W = pi/mu of the whole sequence. norm: "score" reads n from score_norm_B, gradients of the whole network;

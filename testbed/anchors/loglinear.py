@@ -73,7 +73,9 @@ def loglinear(recipe: Recipe, *, age: int = 1, fresh: float = 0.0) -> Anchor:
 def checked(age: int, fresh: float) -> tuple[int, float]:
     """Return both; raise UserError for an age below 0 or a share outside [0, 1]."""
     if age < 0 or not 0 <= fresh <= 1:
-        raise UserError(f"age is {age} and fresh is {fresh}; expected steps back and a share in [0, 1].")
+        raise UserError(
+            f"age is {age} and fresh is {fresh}; expected steps back, at least 0, and a share in [0, 1]."
+        )
     return age, fresh
 
 

@@ -35,9 +35,13 @@ def smaller_batches(run: Run, parts: int) -> Run:
             "divisor of prompts, at least 1."
         )
     smaller = replace(
-        run, prompts=run.prompts // parts, steps=run.steps * parts, lag=run.lag * parts,
-        log_every=run.log_every * parts, learning_rate=rescaled_rate(run.learning_rate, parts, run.optimizer),
-    )  # fmt: skip
+        run,
+        prompts=run.prompts // parts,
+        steps=run.steps * parts,
+        lag=run.lag * parts,
+        log_every=run.log_every * parts,
+        learning_rate=rescaled_rate(run.learning_rate, parts, run.optimizer),
+    )
     decay = average_of(run)
     if decay is None:
         return smaller

@@ -74,7 +74,9 @@ def _installed(page: Path | None, only: str, json: bool) -> None:
         print("\n".join(row.lines()), file=sys.stderr if json else sys.stdout, flush=True)
         found.append(row)
     if not found:
-        raise UserError(f"no installed package has a loss named like '{only}'; pip install one of them.")
+        raise UserError(
+            f"no installed package has a loss with '{only}' in its name; pip install one of them."
+        )
     if page is not None:
         write(page, found)
     if json:

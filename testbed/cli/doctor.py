@@ -134,8 +134,9 @@ def room(folder: Path) -> Iterator[Finding]:
     except OSError as error:
         yield Finding("write access", f"{there}: {error.strerror}", "broken", "give another --folder")
     free = shutil.disk_usage(there).free / 2**30
-    advice = _scarce(free < ROOM, "make room, or give another --folder")
-    yield Finding("disk", f"{free:.1f} GiB free", *advice)
+    yield Finding(
+        "disk", f"{free:.1f} GiB free", *_scarce(free < ROOM, "make room, or give another --folder")
+    )
     memory = Room.now("cpu").memory / 2**30
     yield Finding("memory", f"{memory:.1f} GiB free", *_scarce(memory < MEMORY, "take fewer --workers"))
 

@@ -96,4 +96,6 @@ def part(name: str) -> Any:
     for extension in installed():
         if name in extension.parts:
             return pkgutil.resolve_name(extension.parts[name])
-    raise UserError(f"No installed package adds '{name}'. Install off-policy-testbed anew: `make setup`.")
+    raise UserError(
+        f"No installed package adds '{name}'. Install off-policy-testbed again, as by `make setup`."
+    )

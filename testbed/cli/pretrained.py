@@ -89,7 +89,9 @@ def _refuse_options(context: typer.Context, name: str) -> None:
     told = [key for key in context.params if key not in ("name", "out", "json")]
     given = [key for key in told if getattr(context.get_parameter_source(key), "name", "") == "COMMANDLINE"]
     if given:
-        raise UserError(f"{', '.join(given)}: {name} is not trained here; these settings are for scratch.")
+        raise UserError(
+            f"{', '.join(given)}: {name} is not trained here; such settings are those of scratch."
+        )
 
 
 def _from_package(name: str, out: Path, json: bool) -> None:

@@ -147,7 +147,9 @@ def record_asked(words: Sequence[str], on_ray: bool) -> tuple[list[str], bool]:
     if given - {"tokens"}:
         raise UserError(f"record={','.join(sorted(given))} is unknown; expected record=tokens.")
     if given and on_ray:
-        raise UserError("record=tokens writes to the results folder, which Ray may not see; drop --ray.")
+        raise UserError(
+            "record=tokens writes into the results folder, which Ray may not see; run without --ray."
+        )
     return [word for word in words if not word.startswith("record=")], bool(given)
 
 

@@ -101,7 +101,10 @@ def contradictions(run: Run) -> Iterator[tuple[str, str]]:
     if run.policy == "hf" and not run.model:
         yield "model", "is empty, expected the folder of a Hugging Face model, because policy is 'hf'."
     if run.policy != "hf" and run.model:
-        yield "model", f"is '{run.model}', but policy is '{run.policy}'; set policy to 'hf' or drop model."
+        yield (
+            "model",
+            f"is '{run.model}', but policy is '{run.policy}'; set policy to 'hf' or leave model out.",
+        )
     if run.warm_start_steps and run.policy != "toy":
         yield "warm_start_steps", f"is {run.warm_start_steps}, expected 0 unless policy is 'toy'."
     if run.too_old != "drop" and run.age_limit < 0:

@@ -75,9 +75,13 @@ def tensors(
 
 
 def random_rows(
-    draw: random.Random, count: int = ROWS, longest: int = WIDTH, scale: float = 0.4, holes: float = 0.15,
+    draw: random.Random,
+    count: int = ROWS,
+    longest: int = WIDTH,
+    scale: float = 0.4,
+    holes: float = 0.15,
     ref: float = 1.0,
-) -> Rows:  # fmt: skip
+) -> Rows:
     """Return ragged rows with tool tokens, both signs, a row with A = 0 and groups of 1 to 3."""
     rows = []
     for b in range(count):

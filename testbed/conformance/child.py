@@ -22,7 +22,9 @@ def load(target: str) -> Callable[..., Any]:
         return outside_callable(target).function
     module, _, name = target.partition(":")
     if not name:
-        raise UserError(f"'{target}' names no function; give FILE.py:FUNCTION or package.module:function.")
+        raise UserError(
+            f"'{target}' names no function; expected FILE.py:FUNCTION or package.module:function."
+        )
     sys.path.insert(0, os.getcwd())
     try:
         found: Any = importlib.import_module(module)

@@ -70,9 +70,14 @@ class Conformance:
 
 
 def conform(
-    binding: Binding, as_: str, aggregation: str = "", length: float = 0.0,
-    hyper: Mapping[str, Any] | None = None, strict: bool = False, quick: bool = False,
-) -> Conformance:  # fmt: skip
+    binding: Binding,
+    as_: str,
+    aggregation: str = "",
+    length: float = 0.0,
+    hyper: Mapping[str, Any] | None = None,
+    strict: bool = False,
+    quick: bool = False,
+) -> Conformance:
     """Test a loss against the objective or recipe `as_`, property by property.
 
     Hyperparameters come from `hyper`, else the recipe, else the defaults of the signature. The others, and an

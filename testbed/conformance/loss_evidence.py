@@ -179,7 +179,9 @@ def sound(binding: Binding, logp: Tensor, batch: Batch) -> Outcome:
     if not (np.isfinite(found.value) and bool(torch.isfinite(found.weight_BT).all())):
         words = passed(call_arguments(binding, logp, batch, torch.float64))
         what = f"a loss of {found.value}" if not np.isfinite(found.value) else "a gradient that is not finite"
-        raise LossError("nan", f"{binding.name} returned {what}, but was passed finite numbers: {words}.")
+        raise LossError(
+            "nan", f"{binding.name} returned {what}, but every number it was passed is finite: {words}."
+        )
     return found
 
 

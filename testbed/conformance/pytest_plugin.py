@@ -22,9 +22,13 @@ def conforms() -> "Callable[..., Conformance]":
     """
 
     def check(
-        function: Callable[..., Any], as_: str, inputs: Mapping[str, str] | None = None,
-        given: Mapping[str, Any] | None = None, layout: str = "", **options: Any,
-    ) -> "Conformance":  # fmt: skip
+        function: Callable[..., Any],
+        as_: str,
+        inputs: Mapping[str, str] | None = None,
+        given: Mapping[str, Any] | None = None,
+        layout: str = "",
+        **options: Any,
+    ) -> "Conformance":
         from testbed.conformance.conformance_check import conform
 
         name = getattr(function, "__qualname__", repr(function))

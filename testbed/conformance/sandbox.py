@@ -22,10 +22,13 @@ def run(job: dict[str, Any], call_limit: float = CALL_LIMIT, limit: float = LIMI
     command = [sys.executable, "-m", "testbed.conformance.child", str(write)]
     try:
         child = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
             pass_fds=(write,),
             env=os.environ | {"PYTHONPATH": os.pathsep.join(["" if p == "" else p for p in sys.path if p])},
-        )  # fmt: skip
+        )
         os.close(write)
         assert child.stdin is not None
         child.stdin.write(json.dumps(job).encode())

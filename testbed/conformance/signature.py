@@ -108,14 +108,18 @@ def _parameters(function: Callable[..., Any], name: str) -> dict[str, inspect.Pa
     try:
         found = inspect.signature(function).parameters.values()
     except (TypeError, ValueError) as error:
-        raise UserError(f"{name} has no signature that Python reads ({error}); wrap it in a def.") from error
+        raise UserError(
+            f"{name} has no signature that Python can read ({error}); wrap it in a def."
+        ) from error
     return {p.name: p for p in found if p.kind not in (p.VAR_KEYWORD, p.VAR_POSITIONAL)}
 
 
 def _role(word: str) -> str:
     role = word if word in ROLES else role_of(word)
     if not role:
-        raise UserError(f"'{word}' is no input.{suggest(word, [*ROLES, *KNOWN])} Known: {', '.join(ROLES)}.")
+        raise UserError(
+            f"'{word}' is not an input.{suggest(word, [*ROLES, *KNOWN])} Known: {', '.join(ROLES)}."
+        )
     return role
 
 

@@ -34,10 +34,14 @@ def tokens(
 
 
 def batches(
-    log_ratios: Sequence[float] = (), mismatch: bool = True, holes: bool = False,
-    rows: tuple[int, int] = (1, 5), longest: int = 5, advantages: Sequence[float] = ADVANTAGES,
+    log_ratios: Sequence[float] = (),
+    mismatch: bool = True,
+    holes: bool = False,
+    rows: tuple[int, int] = (1, 5),
+    longest: int = 5,
+    advantages: Sequence[float] = ADVANTAGES,
     groups: int = 3,
-) -> st.SearchStrategy[Rows]:  # fmt: skip
+) -> st.SearchStrategy[Rows]:
     """Return a strategy for batches; every row keeps at least one token."""
     row = st.builds(
         Row,

@@ -64,7 +64,9 @@ def check_critic(run: Run, made: Recipe) -> None:
     entry.bind(**given)
     refuse(wrong_types(f"critic '{run.critic}'", entry.function, given))
     if run.policy not in entry.promises["policies"]:
-        raise UserError(f"critic '{run.critic}' does not fit '{run.policy}'; take {fitting(run.policy)}.")
+        raise UserError(
+            f"critic '{run.critic}' does not fit policy '{run.policy}'; expected {fitting(run.policy)}."
+        )
     if not wanted:
         raise UserError(
             f"critic is '{run.critic}', but recipe '{run.recipe}' reads no values, so the critic would "

@@ -99,10 +99,13 @@ class Fitted(Critic):
         with torch.no_grad():
             log_rho_CBT = self.world.logp(theta_CP, rollout) - rollout.logp_mu_RBT
         return Signals(
-            rollout.reward_RB, rollout.groups(), rollout.mask_RBT,
-            log_rho_BT=self._masked(log_rho_CBT, rollout), value_BT=self.values(theta_CP, rollout),
+            rollout.reward_RB,
+            rollout.groups(),
+            rollout.mask_RBT,
+            log_rho_BT=self._masked(log_rho_CBT, rollout),
+            value_BT=self.values(theta_CP, rollout),
             truncated_B=truncated(rollout),
-        )  # fmt: skip
+        )
 
     def _step(self, theta_CP: Tensor, rollout: Rollout, target_CBT: Tensor, before_CBT: Tensor) -> None:
         leaf_CK = self.w_CK.detach().requires_grad_()

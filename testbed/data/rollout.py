@@ -78,7 +78,9 @@ class Rollout:
         if self.parent_RB is None:
             return None
         if self.group_RB is not None:
-            raise UserError("age_limit removed single sequences, so parents are unknown; set too_old=drop.")
+            raise UserError(
+                "age_limit removed single sequences, so parent indices no longer hold; set too_old=drop."
+            )
         index_B = torch.arange(self.parent_RB.shape[-1], device=self.parent_RB.device)
         return torch.where(self.parent_RB < 0, -1, index_B // self.group * self.group + self.parent_RB)
 

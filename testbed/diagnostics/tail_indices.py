@@ -227,7 +227,9 @@ def _top(log_w_N: ArrayLike, k: int, needed: int) -> Floats:
     """Return the `needed` largest log-weights, largest first; raise UserError if there are fewer."""
     log_w_N = _checked(log_w_N)
     if k < 1 or needed > log_w_N.size:
-        raise UserError(f"k is {k} for {log_w_N.size} weights; expected k >= 1 and {needed} weights or more.")
+        raise UserError(
+            f"k is {k} for {log_w_N.size} weights; expected k >= 1 and at least {needed} weights."
+        )
     top = np.sort(log_w_N)[::-1][:needed]
     if top[-1] == -np.inf:
         raise UserError(f"Fewer than {needed} weights are positive; take a smaller k than {k}.")

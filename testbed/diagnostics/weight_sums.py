@@ -70,10 +70,14 @@ class WeightSums:
         v = np.exp(log_v)
         first = v.sum(-1)
         return cls(
-            count=mask.sum(-1).astype(np.float64), log_largest=log_largest, first=first,
-            second=(v**2).sum(-1), third=(v**3).sum(-1), fourth=(v**4).sum(-1),
+            count=mask.sum(-1).astype(np.float64),
+            log_largest=log_largest,
+            first=first,
+            second=(v**2).sum(-1),
+            third=(v**3).sum(-1),
+            fourth=(v**4).sum(-1),
             mean_log=_ratio((v * np.where(v > 0, log_v, 0.0)).sum(-1), first),
-        )  # fmt: skip
+        )
 
     def __add__(self, other: "WeightSums") -> "WeightSums":
         """Return the sums of both shards together."""

@@ -11,9 +11,14 @@ _SMALLEST, _LARGEST = 1e-280, 1e280
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def read_rounds(
-    pi_NA: Floats, action_N: Ints, pscore_N: Floats, q_NA: Floats, live_N: Bools, tolerance: float,
+    pi_NA: Floats,
+    action_N: Ints,
+    pscore_N: Floats,
+    q_NA: Floats,
+    live_N: Bools,
+    tolerance: float,
     read_KN: Floats,
-) -> bool:  # fmt: skip
+) -> bool:
     """Write pi(a|x), q(x, a) and sum_a pi q to read_KN [3, N], or without a model (q_NA [0, A]) to [1, N].
 
     Returns True if all rounds are valid. live_N: rounds with False are not checked; [0] checks all.
@@ -55,9 +60,14 @@ def read_rounds(
 
 @njit(cache=True, parallel=True, error_model="numpy")
 def weigh_steps(
-    rho_RNT: Floats, reward_RNT: Floats, q_RNT: Floats, v_RNT: Floats, plan_RKT: Floats, unit_KRN: Floats,
+    rho_RNT: Floats,
+    reward_RNT: Floats,
+    q_RNT: Floats,
+    v_RNT: Floats,
+    plan_RKT: Floats,
+    unit_KRN: Floats,
     part_RBKT: Floats,
-) -> bool:  # fmt: skip
+) -> bool:
     """Sum over the steps of every episode and over the episodes of every step, w_t = rho_0 ... rho_t.
 
     unit_KRN [2, R, N]: w_{T-1}, and sum_t c_t w_t (r_t - Qhat_t - x_t) + d_t w_{t-1} (Vhat_t - y_t); plan_RKT

@@ -108,9 +108,13 @@ def _weighted_tail(episodes: LoggedEpisodes) -> Floats:
 
 
 def _least_variance(
-    mass_TS: Floats, pulled_TSA: Floats, pi_SA: Floats, mu_SA: Floats, discount_T: Floats,
+    mass_TS: Floats,
+    pulled_TSA: Floats,
+    pi_SA: Floats,
+    mu_SA: Floats,
+    discount_T: Floats,
     feature_TSAF: Floats,
-) -> Floats:  # fmt: skip
+) -> Floats:
     """Solve for Qhat = feature @ beta of least u^T (diag(1/mu) - 1 1^T) u, u = pi (Q - Qhat)."""
     inverse_SA = np.divide(1.0, mu_SA, out=np.zeros_like(mu_SA), where=mu_SA > 0)
     form_SAA = np.eye(pi_SA.shape[1]) * inverse_SA[:, None, :] - 1.0

@@ -24,14 +24,17 @@ def embedding_log_weight(
     """
     embedding_N, p_AE = np.asarray(embedding), np.asarray(p_e_a, dtype=np.float64)
     if embedding_N.min() < 0 or embedding_N.max() >= p_AE.shape[-1]:
-        seen = f"{embedding_N.min()} to {embedding_N.max()}"
-        raise UserError(f"embedding is {seen}; p_e_a has {p_AE.shape[-1]}.")
+        raise UserError(
+            f"embedding is {embedding_N.min()} to {embedding_N.max()}; p_e_a has {p_AE.shape[-1]}."
+        )
     seen_NA = p_AE.T[embedding_N]
     target_N = np.einsum("...a,...a->...", np.asarray(action_dist, dtype=np.float64), seen_NA)
     behavior_N = np.einsum("...a,...a->...", np.asarray(behavior_dist, dtype=np.float64), seen_NA)
     if not (behavior_N > 0).all():
         index = [int(i) for i in np.argwhere(~(behavior_N > 0))[0]]
-        raise UserError(f"behavior_dist never shows the embedding of round {index}: compare it and p_e_a.")
+        raise UserError(
+            f"behavior_dist never shows the embedding logged in round {index}: check p_e_a against the log."
+        )
     with np.errstate(divide="ignore"):
         return np.asarray(np.log(target_N) - np.log(behavior_N))
 

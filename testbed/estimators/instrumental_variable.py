@@ -77,14 +77,18 @@ def _check_cells(count_S2: Floats, used_S: Bools) -> None:
     empty = np.argwhere((count_S2 == 0) & used_S[..., None])
     if len(empty):
         *_, stratum, value = (int(i) for i in empty[0])
-        raise UserError(f"Stratum {stratum} has no round with instrument {value}; merge strata or log more.")
+        raise UserError(
+            f"Stratum {stratum} has no round with instrument {value}; merge strata, or log more rounds."
+        )
 
 
 def _check_first_stage(first_SA: Floats, pi_SA: Floats, used_S: Bools) -> None:
     weak = np.argwhere((np.abs(first_SA) < WEAKEST) & (pi_SA > 0) & used_S[..., None])
     if len(weak):
         *_, stratum, action = (int(i) for i in weak[0])
-        raise UserError(f"The instrument does not move action {action} in stratum {stratum}: not identified.")
+        raise UserError(
+            f"The instrument does not move action {action} in stratum {stratum}: nothing is identified."
+        )
 
 
 def _terms(

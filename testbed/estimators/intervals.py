@@ -106,9 +106,13 @@ def student(terms_N: ArrayLike, *, level: float = 0.95, side: str = "two") -> In
 
 
 def bootstrap(
-    terms_N: ArrayLike, log_weight_N: ArrayLike | None = None, *, level: float = 0.95, resamples: int = 9999,
+    terms_N: ArrayLike,
+    log_weight_N: ArrayLike | None = None,
+    *,
+    level: float = 0.95,
+    resamples: int = 9999,
     seed: int = 0,
-) -> Interval:  # fmt: skip
+) -> Interval:
     """BCa interval (Efron 1987; scipy's) of mean(x), or with log-weights of sum w x / sum w.
 
     Rounds are resampled with their weights, so numerator and denominator vary together: for equal rewards a
@@ -241,10 +245,19 @@ def _bca(x_N: Floats, w_N: Floats, level: float, resamples: int, seed: int) -> t
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", stats.DegenerateDataWarning)  # raised as UserError below
         found = stats.bootstrap(
-            (x_N, w_N), ratio, paired=True, vectorized=True, confidence_level=level, n_resamples=resamples,
-            method="BCa", batch=max(1, 2_000_000 // x_N.size), rng=np.random.default_rng(seed),
-        )  # fmt: skip
+            (x_N, w_N),
+            ratio,
+            paired=True,
+            vectorized=True,
+            confidence_level=level,
+            n_resamples=resamples,
+            method="BCa",
+            batch=max(1, 2_000_000 // x_N.size),
+            rng=np.random.default_rng(seed),
+        )
     low, high = found.confidence_interval
     if np.isnan(low) or np.isnan(high):
-        raise UserError("The bootstrap is degenerate: a resample has no weight. Log more that carry any.")
+        raise UserError(
+            "The bootstrap is degenerate: a resample has no weight. Log more rounds that carry any."
+        )
     return float(low), float(high)

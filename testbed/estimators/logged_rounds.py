@@ -163,11 +163,16 @@ _INTEGER = ("instrument_N", "action_N", "context_N")
 
 
 def logged(
-    *, reward: ArrayLike, action: ArrayLike | None = None, pscore: ArrayLike | None = None,
-    action_dist: ArrayLike | None = None, log_weight: ArrayLike | None = None,
-    estimated_rewards_by_reg_model: ArrayLike | None = None, behavior_dist: ArrayLike | None = None,
+    *,
+    reward: ArrayLike,
+    action: ArrayLike | None = None,
+    pscore: ArrayLike | None = None,
+    action_dist: ArrayLike | None = None,
+    log_weight: ArrayLike | None = None,
+    estimated_rewards_by_reg_model: ArrayLike | None = None,
+    behavior_dist: ArrayLike | None = None,
     **more: ArrayLike,
-) -> Logged:  # fmt: skip
+) -> Logged:
     """Return checked data. Names are obp's; leading axes are replicates, and there are no positions.
 
     Args:
@@ -233,9 +238,13 @@ def logged(
 
 
 def read_at_once(
-    reward_N: Floats, action: ArrayLike | None, pscore: ArrayLike | None, action_dist: ArrayLike | None,
-    model: ArrayLike | None, live: ArrayLike | None = None,
-) -> dict[str, Any] | None:  # fmt: skip
+    reward_N: Floats,
+    action: ArrayLike | None,
+    pscore: ArrayLike | None,
+    action_dist: ArrayLike | None,
+    model: ArrayLike | None,
+    live: ArrayLike | None = None,
+) -> dict[str, Any] | None:
     """Read the fields in one compiled pass; return None if any needs the full checks of `logged`.
 
     Rounds that are not live, a mask of the rewards' shape, are not checked. The caller checks rewards.
@@ -346,7 +355,9 @@ def _check_shape(name: str, value: NDArray[Any], shape: tuple[int, ...]) -> None
 
 def _check_actions(action_N: NDArray[Any], shape: tuple[int, ...], actions: int) -> None:
     if action_N.shape != shape or not np.issubdtype(action_N.dtype, np.integer):
-        raise UserError(f"action has shape {action_N.shape}, type {action_N.dtype}; expected ints {shape}.")
+        raise UserError(
+            f"action has shape {action_N.shape}, type {action_N.dtype}; expected integers {shape}."
+        )
     if action_N.min() < 0 or action_N.max() >= actions:
         raise UserError(f"action is {action_N.min()} to {action_N.max()}; action_dist has {actions} actions.")
 

@@ -47,6 +47,8 @@ def _pair(estimated_W: ArrayLike, true_W: ArrayLike) -> tuple[Floats, Floats]:
     if estimated.ndim < 1 or true.ndim < 1 or estimated.shape[-1] != true.shape[-1]:
         raise UserError(f"Estimates have shape {estimated.shape}, true values {true.shape}; both [..., W].")
     if np.isnan(estimated).any() or np.isnan(true).any():
-        raise UserError("An estimate or value is NaN and has no rank; drop the policy or correct the number.")
+        raise UserError(
+            "An estimate or a value is NaN and has no rank; drop the policy or correct the estimate."
+        )
     shape = np.broadcast_shapes(estimated.shape, true.shape)
     return np.broadcast_to(estimated, shape), np.broadcast_to(true, shape)

@@ -102,7 +102,9 @@ class LoggedEpisodes:
             return
         mask_NT = np.asarray(self.mask_NT, dtype=bool)
         if not mask_NT[..., 0].all() or (mask_NT[..., 1:] & ~mask_NT[..., :-1]).any():
-            raise UserError("mask_NT leaves out a first step or has a gap; mask only steps after the end.")
+            raise UserError(
+                "mask_NT has an episode without a first step or with a gap; mask only steps after the end."
+            )
         self._set("mask_NT", mask_NT)
 
     def _numbers(self, name: str) -> None:
@@ -128,7 +130,9 @@ class LoggedEpisodes:
             values_NT = np.where(self.mask_NT, values_NT, 0)
         limit = np.inf if table_SA is None else np.shape(table_SA)[name == "action_NT"]
         if values_NT.min() < 0 or values_NT.max() >= limit:
-            raise UserError(f"{name} is {values_NT.min()} to {values_NT.max()}, expected 0 to {limit - 1}.")
+            raise UserError(
+                f"{name} runs from {values_NT.min()} to {values_NT.max()}, expected 0 to {limit - 1}."
+            )
         self._set(name, values_NT)
 
     def _laws(self, name: str) -> None:
@@ -137,7 +141,9 @@ class LoggedEpisodes:
             return
         table_SA = np.asarray(given, dtype=np.float64)
         if table_SA.ndim != 2 or (table_SA < 0).any() or not np.allclose(table_SA.sum(-1), 1.0, atol=1e-9):
-            raise UserError(f"{name}, {table_SA.shape}, is not a table of action probabilities by state.")
+            raise UserError(
+                f"{name} of shape {table_SA.shape} is not a table of action probabilities per state."
+            )
         self._set(name, table_SA)
 
     @classmethod
@@ -164,16 +170,25 @@ class LoggedEpisodes:
         with np.errstate(divide="ignore", invalid="ignore"):  # pairs with mu = 0 are never read
             log_rho_SA = np.log(target_SA) - np.log(logging_SA)
         return cls(
-            log_rho_NT=log_rho_SA[state_xNT, action_xNT], state_NT=state_xNT, action_NT=action_xNT,
-            pi_SA=target_SA, mu_SA=logging_SA, **fields,
-        )  # fmt: skip
+            log_rho_NT=log_rho_SA[state_xNT, action_xNT],
+            state_NT=state_xNT,
+            action_NT=action_xNT,
+            pi_SA=target_SA,
+            mu_SA=logging_SA,
+            **fields,
+        )
 
     @classmethod
     def from_policies(
-        cls, *, action_NT: ArrayLike, reward_NT: Floats, pscore_NT: ArrayLike,
+        cls,
+        *,
+        action_NT: ArrayLike,
+        reward_NT: Floats,
+        pscore_NT: ArrayLike,
         evaluation_policy_action_dist_NTA: ArrayLike,
-        state_action_value_prediction_NTA: ArrayLike | None = None, **fields: Any,
-    ) -> "LoggedEpisodes":  # fmt: skip
+        state_action_value_prediction_NTA: ArrayLike | None = None,
+        **fields: Any,
+    ) -> "LoggedEpisodes":
         """Read episodes as scope-rl stores them, reshaped to [..., N, T(, A)]; pscore = mu(a_t | s_t).
 
         Raises UserError for propensities outside (0, 1], for action distributions with negative entries or a
@@ -191,11 +206,15 @@ class LoggedEpisodes:
         pscore_xNT = np.asarray(pscore_NT, dtype=np.float64)
         inside = np.ones(pscore_xNT.shape, dtype=bool) if mask is None else np.asarray(mask, dtype=bool)
         if (inside & ~((pscore_xNT > 0) & (pscore_xNT <= 1))).any():
-            raise UserError("pscore_NT has values outside (0, 1]; give mu's chance of the logged action.")
+            raise UserError(
+                "pscore_NT has values outside (0, 1]; give the chance mu had of the logged action."
+            )
         total_NT = target_NTA @ np.ones(target_NTA.shape[-1])
         law_NT = (np.abs(total_NT - 1.0) <= logged_rounds.SUM_TOLERANCE) & (target_NTA.min(-1) >= 0.0)
         if (inside & ~law_NT).any():
-            raise UserError("evaluation_policy_action_dist_NTA: negative entries, or rows do not sum to 1.")
+            raise UserError(
+                "evaluation_policy_action_dist_NTA has negative entries or rows that do not sum to 1."
+            )
         chosen_NT1 = np.where(inside, np.asarray(action_NT, dtype=np.int64), 0)[..., None]
         if chosen_NT1.min() < 0 or chosen_NT1.max() >= target_NTA.shape[-1]:
             raise UserError(

@@ -85,9 +85,13 @@ def bandit_units(
         given["feature"] = feature_SAD[x_K, a_K]
         given["feature_pi"] = np.einsum("xa,xad->xd", distribution.pi_SA, feature_SAD)[x_K]
     data = logged(
-        reward=reward_SAK[x_K, a_K, r_K], action=a_K, action_dist=distribution.pi_SA[x_K],
-        behavior_dist=distribution.mu_SA[x_K], context=x_K, **given,
-    )  # fmt: skip
+        reward=reward_SAK[x_K, a_K, r_K],
+        action=a_K,
+        action_dist=distribution.pi_SA[x_K],
+        behavior_dist=distribution.mu_SA[x_K],
+        context=x_K,
+        **given,
+    )
     return UnitDistribution(mass_SAK[x_K, a_K, r_K], data, distribution.value)
 
 
@@ -102,9 +106,14 @@ def episode_units(
     """
     table = enumerate_episodes(world, mu_SA)
     data = LoggedEpisodes.tabular(
-        state_NT=table.state_NT, action_NT=table.action_NT, pi_SA=pi_SA, mu_SA=mu_SA,
-        reward_NT=table.reward_NT, mask_NT=table.mask_NT, gamma=world.discount,
-    )  # fmt: skip
+        state_NT=table.state_NT,
+        action_NT=table.action_NT,
+        pi_SA=pi_SA,
+        mu_SA=mu_SA,
+        reward_NT=table.reward_NT,
+        mask_NT=table.mask_NT,
+        gamma=world.discount,
+    )
     if q_hat_TSA is not None:
         data = data.with_model(np.broadcast_to(q_hat_TSA, (world.horizon, *np.shape(pi_SA))))
     if marginal:
@@ -121,9 +130,13 @@ def response_units(tree: TokenTree, mu_SA: Floats, pi_SA: Floats) -> UnitDistrib
     reward_LT = np.zeros(leaves.mask_LT.shape)
     reward_LT[np.arange(len(reward_LT)), leaves.mask_LT.sum(-1) - 1] = leaves.reward_L
     data = LoggedEpisodes.tabular(
-        state_NT=leaves.state_LT, action_NT=leaves.action_LT, pi_SA=pi, mu_SA=mu, reward_NT=reward_LT,
+        state_NT=leaves.state_LT,
+        action_NT=leaves.action_LT,
+        pi_SA=pi,
+        mu_SA=mu,
+        reward_NT=reward_LT,
         mask_NT=leaves.mask_LT,
-    )  # fmt: skip
+    )
     return UnitDistribution(leaves.probability(mu), data, float(tree.value(pi)))
 
 
@@ -183,9 +196,14 @@ class EstimatorDistribution:
 
 
 def exact_moments(
-    name: str, distribution: UnitDistribution | LoggedDistribution, n: int, *, undefined: float | None = None,
-    most: int = MOST_COUNTS, **hyper: Any,
-) -> EstimatorMoments:  # fmt: skip
+    name: str,
+    distribution: UnitDistribution | LoggedDistribution,
+    n: int,
+    *,
+    undefined: float | None = None,
+    most: int = MOST_COUNTS,
+    **hyper: Any,
+) -> EstimatorMoments:
     """Return the exact mean and variance of a registered estimator over n units.
 
     A linear estimator needs no enumeration: one unit gives the answer for any n, and `undefined` and `most`
@@ -201,9 +219,14 @@ def exact_moments(
 
 
 def exact_distribution(
-    name: str, distribution: UnitDistribution | LoggedDistribution, n: int, *, undefined: float | None = None,
-    most: int = MOST_COUNTS, **hyper: Any,
-) -> EstimatorDistribution:  # fmt: skip
+    name: str,
+    distribution: UnitDistribution | LoggedDistribution,
+    n: int,
+    *,
+    undefined: float | None = None,
+    most: int = MOST_COUNTS,
+    **hyper: Any,
+) -> EstimatorDistribution:
     """Return the exact distribution of a registered estimator over n independent units.
 
     Enumerates all C(n + K - 1, K - 1) counts of K units with their multinomial probability, or all K^n tuples

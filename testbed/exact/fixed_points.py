@@ -41,9 +41,14 @@ def vtrace_policy(pi_SA: Floats, mu_SA: Floats, rho_bar: float) -> Floats:
 
 
 def vtrace(
-    world: FiniteMDP, pi_SA: Floats, mu_SA: Floats, *, rho_bar: float = 1.0, c_bar: float = 1.0,
+    world: FiniteMDP,
+    pi_SA: Floats,
+    mu_SA: Floats,
+    *,
+    rho_bar: float = 1.0,
+    c_bar: float = 1.0,
     lam: float = 1.0,
-) -> AffineOperator:  # fmt: skip
+) -> AffineOperator:
     """V + E_mu sum_t discount^t c_0 ... c_{t-1} min(rho_bar, rho_t) delta_t, on [S]; c = lam min(c_bar, rho).
 
     Its fixed point is the value of `vtrace_policy`, for any c_bar and lam. Terminal states map to 0.
@@ -127,5 +132,7 @@ def _solve(matrix_XX: Floats, right_xX: Floats) -> Floats:
 
 def _discount(world: FiniteMDP) -> float:
     if world.discount >= 1.0:
-        raise UserError(f"discount is {world.discount:g}, expected less than 1 for an infinite horizon.")
+        raise UserError(
+            f"discount is {world.discount:g}, expected less than 1 for an operator without horizon."
+        )
     return world.discount

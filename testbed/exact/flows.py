@@ -44,9 +44,14 @@ def flow(drift: Drift, start_A: Floats, time_T: Floats) -> Path:
     """
     given = np.asarray(time_T, dtype=np.float64)
     solved = integrate.solve_ivp(
-        lambda _, theta_A: drift(special.log_softmax(theta_A)), (0.0, float(given[-1])), np.log(start_A),
-        method="LSODA", t_eval=given, rtol=RTOL, atol=ATOL,
-    )  # fmt: skip
+        lambda _, theta_A: drift(special.log_softmax(theta_A)),
+        (0.0, float(given[-1])),
+        np.log(start_A),
+        method="LSODA",
+        t_eval=given,
+        rtol=RTOL,
+        atol=ATOL,
+    )
     if not solved.success:
         raise UserError(f"The flow could not be followed to time {given[-1]:g}: {solved.message}")
     return Path(given, special.log_softmax(solved.y.T, axis=-1))
@@ -75,7 +80,9 @@ def drift_limit(drift_A: Floats, tie: float = 1e-12) -> Floats:
     if abs(total) <= tie * scale and ordered_A[0] - ordered_A[1] > tie * scale:
         return (drift_A == drift_A.max()).astype(float)
     if total <= tie * scale:
-        raise UserError(f"sum c is {total:.3g}: the limit depends on the start; see stable_vertices().")
+        raise UserError(
+            f"sum c is {total:.3g}: the limit depends on the start. stable_vertices() names where it can end."
+        )
     return np.maximum(drift_A - drift_level(drift_A), 0.0) / total
 
 

@@ -93,9 +93,14 @@ class Bench:
     """
 
     def __init__(
-        self, tree: TokenTree, mu_SA: ArrayLike, pi_SA: ArrayLike, *, ref_SA: ArrayLike | None = None,
+        self,
+        tree: TokenTree,
+        mu_SA: ArrayLike,
+        pi_SA: ArrayLike,
+        *,
+        ref_SA: ArrayLike | None = None,
         anchor_SA: ArrayLike | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.tree = tree
         self.mu_SA, self.pi_SA = check_policies(tree, mu=mu_SA, pi=pi_SA)
         self.leaves: Leaves = enumerate_leaves(tree)
@@ -273,10 +278,16 @@ def _coordinate_moment(bench: Bench, value_LT: Floats) -> Floats:
 
 
 def gradient_report(
-    function: Objective, tree: TokenTree | Bench, mu_SA: ArrayLike | None = None,
-    pi_SA: ArrayLike | None = None, *, signal: Signal = "R", baseline: float | Literal["optimal"] = "optimal",
-    aggregation: str | None = None, **hyper: Any,
-) -> GradientReport:  # fmt: skip
+    function: Objective,
+    tree: TokenTree | Bench,
+    mu_SA: ArrayLike | None = None,
+    pi_SA: ArrayLike | None = None,
+    *,
+    signal: Signal = "R",
+    baseline: float | Literal["optimal"] = "optimal",
+    aggregation: str | None = None,
+    **hyper: Any,
+) -> GradientReport:
     """Return the exact mean, variance and bias of an objective's one-sample gradient on data from mu.
 
     Args:

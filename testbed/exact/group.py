@@ -48,10 +48,17 @@ def multisets(leaves: int, size: int) -> tuple[Ints, Floats]:
 
 
 def group_report(
-    function: Objective, bench: Bench, *, size: int, advantage: str | None = None, signal: Signal = "R",
-    baseline: float = 0.0, aggregation: str | None = None, advantage_hyper: dict[str, Any] | None = None,
+    function: Objective,
+    bench: Bench,
+    *,
+    size: int,
+    advantage: str | None = None,
+    signal: Signal = "R",
+    baseline: float = 0.0,
+    aggregation: str | None = None,
+    advantage_hyper: dict[str, Any] | None = None,
     **hyper: Any,
-) -> GradientReport:  # fmt: skip
+) -> GradientReport:
     """Exact mean, variance and bias of the gradient of a batch of `size` responses to one prompt.
 
     Args:
@@ -150,7 +157,9 @@ def group_advantage(bench: Bench, index_RB: Ints, name: str, hyper: dict[str, An
     known = {"mask_BT", "log_rho_BT"}
     missing = set(entry.promises.get("needs", ())) - known
     if missing:
-        raise UserError(f"advantage '{name}' needs {', '.join(sorted(missing))}, which a token tree lacks.")
+        raise UserError(
+            f"advantage '{name}' needs {', '.join(sorted(missing))}, which a token tree does not have."
+        )
     leaves = bench.leaves
     mask_BT = torch.from_numpy(leaves.mask_LT[index_RB])
     log_rho = torch.from_numpy((bench.logp_pi_LT - bench.logp_mu_LT)[index_RB])

@@ -129,9 +129,14 @@ def abstract_chain(
 
     Raises UserError unless every state has a label 0, 1, …
     """
-    labels = np.shape(abstraction_S) == (world.states,) and abstraction_S.dtype.kind in "iu"
-    if not labels or min(abstraction_S) < 0:
-        raise UserError(f"abstraction_S is {abstraction_S}, expected a label 0, 1, … for each state.")
+    if (
+        np.shape(abstraction_S) != (world.states,)
+        or abstraction_S.dtype.kind not in "iu"
+        or min(abstraction_S) < 0
+    ):
+        raise UserError(
+            f"abstraction_S is {abstraction_S}, expected a label 0, 1, … for each of {world.states} states."
+        )
     occupancy_TS = world.occupancy(pi_SA)
     steps_T1 = np.arange(world.horizon)[:, None]
     weight_TS = occupancy_TS * (world.discount**steps_T1 if discounted_counts else 1.0)

@@ -172,7 +172,9 @@ def check_policies(tree: TokenTree, **policies: ArrayLike) -> tuple[Floats, ...]
                 "row of probabilities per prefix."
             )
         if not np.all(np.abs(law_SA.sum(-1) - 1.0) < 1e-6) or np.any(law_SA < 0):
-            raise UserError(f"{name} has a row that is not a distribution; pass probabilities, not logits.")
+            raise UserError(
+                f"{name} has a row that is not a distribution; pass probabilities, say softmax(logits)."
+            )
         if np.any(law_SA == 0):
             state, action = (int(i) for i in np.argwhere(law_SA == 0)[0])
             prompt, prefix = tree.prefix(state)

@@ -132,4 +132,6 @@ def _radius(matrix_FF: Floats) -> float:
 
 def _endless(world: FiniteMDP) -> None:
     if world.tables.terminal_S.any() or world.discount >= 1.0:
-        raise UserError("This needs discount < 1 and no terminal states; make them absorbing with reward 0.")
+        raise UserError(
+            "This identity is for discount < 1 and no terminal states; make them absorbing with reward 0."
+        )

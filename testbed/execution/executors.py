@@ -247,9 +247,13 @@ class _Worker:
         self._buffer = bytearray()
         self._errors: IO[bytes] = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the process
         self._process = subprocess.Popen(
-            [sys.executable, "-c", START.format(path=sys.path, function=function)], stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE, stderr=self._errors, env=environ, process_group=0,
-        )  # fmt: skip
+            [sys.executable, "-c", START.format(path=sys.path, function=function)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=self._errors,
+            env=environ,
+            process_group=0,
+        )
         self.output = self._pipe(self._process.stdout).fileno()
 
     @staticmethod

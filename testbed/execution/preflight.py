@@ -41,9 +41,14 @@ TEACHER = ("teacher", "teacher_args", "guide", "guide_args")
 
 
 def prepare(
-    cells: Iterable[Run], shard: str = "1/1", folder: str | Path | None = None, *, extend: bool = False,
-    trains: bool = True, here: bool = True,
-) -> tuple[tuple[Pack, ...], tuple[Pack, ...]]:  # fmt: skip
+    cells: Iterable[Run],
+    shard: str = "1/1",
+    folder: str | Path | None = None,
+    *,
+    extend: bool = False,
+    trains: bool = True,
+    here: bool = True,
+) -> tuple[tuple[Pack, ...], tuple[Pack, ...]]:
     """Return the packs of a sweep, and those of the shard.
 
     Args:

@@ -81,9 +81,12 @@ def gathered(order: Mapping[str, Any], ranks: int) -> Iterator[None]:
 def _start(order: Mapping[str, Any], meeting: Mapping[str, str]) -> _Follower:
     words = tempfile.TemporaryFile()  # noqa: SIM115  lives as long as the process
     process = subprocess.Popen(
-        [sys.executable, "-c", START.format(path=sys.path)], stdin=subprocess.PIPE, stdout=subprocess.DEVNULL,
-        stderr=words, env={**os.environ, **meeting},
-    )  # fmt: skip
+        [sys.executable, "-c", START.format(path=sys.path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
+        stderr=words,
+        env={**os.environ, **meeting},
+    )
     assert process.stdin is not None, "every follower is started with a pipe"
     with suppress(BrokenPipeError), process.stdin as pipe:
         pipe.write(json.dumps(order).encode())

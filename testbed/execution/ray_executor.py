@@ -66,9 +66,13 @@ class Ray(Executor):
     here = False
 
     def __init__(
-        self, address: str | None = None, workers: int | None = None, threads: int = 1,
-        timeout: float | None = None, function: str = TRAIN,
-    ) -> None:  # fmt: skip
+        self,
+        address: str | None = None,
+        workers: int | None = None,
+        threads: int = 1,
+        timeout: float | None = None,
+        function: str = TRAIN,
+    ) -> None:
         if importlib.util.find_spec("ray") is None:
             raise UserError("Ray is not installed. Install it: pip install 'off-policy-testbed[ray]'.")
         self._address, self._threads, self._timeout = address, threads, timeout

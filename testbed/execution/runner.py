@@ -35,10 +35,18 @@ AT_ONCE = 64
 
 
 def run_sweep(
-    cells: Iterable[Run], folder: str | Path, *, executor: Executor | None = None, workers: int | None = None,
-    threads: int = 1, timeout: float | None = None, shard: str = "1/1", extend: bool = False,
-    progress: Progress | None = None, function: str = TRAIN,
-) -> Status:  # fmt: skip
+    cells: Iterable[Run],
+    folder: str | Path,
+    *,
+    executor: Executor | None = None,
+    workers: int | None = None,
+    threads: int = 1,
+    timeout: float | None = None,
+    shard: str = "1/1",
+    extend: bool = False,
+    progress: Progress | None = None,
+    function: str = TRAIN,
+) -> Status:
     """Run every cell without a result in the folder.
 
     Args:
@@ -134,9 +142,13 @@ def _count(packs: Iterable[Pack]) -> int:
 
 
 def _default_executor(
-    packs: Sequence[Pack], workers: int | None, threads: int, timeout: float | None, function: str,
+    packs: Sequence[Pack],
+    workers: int | None,
+    threads: int,
+    timeout: float | None,
+    function: str,
     display: Progress,
-) -> Executor:  # fmt: skip
+) -> Executor:
     if workers == 0:
         return Inline(function)
     on_gpu = any(cell.device == "cuda" for pack in packs for cell in pack.cells)

@@ -88,7 +88,9 @@ def prepare(function: str) -> None:
 
 def _run(data: Mapping[str, Any], report: Report | None) -> bytes:
     if changed := difference(fingerprint(), data["fingerprint"]):
-        raise UserError(f"The worker runs different code from the sweep: {changed}. Install the same.")
+        raise UserError(
+            f"The worker runs different code from the sweep: {changed}. Install the same versions."
+        )
     train = imported(data["function"])
     pack = Pack(data["pack"], data["index"], tuple(map(restore, data["cells"])))
     with gathered(data, ranks_of(pack.cells)):

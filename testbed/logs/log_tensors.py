@@ -78,13 +78,16 @@ def tensors(log: Log) -> Tokens:
     assert log_mu_N is not None
     assert log_pi_N is not None
     return Tokens(
-        mask_N=mask_N, log_pi_N=log_pi_N.masked_fill_(~mask_N, 0.0),
-        log_mu_N=log_mu_N.masked_fill_(~mask_N, 0.0), length_B=torch.tensor([len(row) for row in known]),
-        log_anchor_N=packed.get("logp_anchor"), adv_N=packed.get("advantage"),
+        mask_N=mask_N,
+        log_pi_N=log_pi_N.masked_fill_(~mask_N, 0.0),
+        log_mu_N=log_mu_N.masked_fill_(~mask_N, 0.0),
+        length_B=torch.tensor([len(row) for row in known]),
+        log_anchor_N=packed.get("logp_anchor"),
+        adv_N=packed.get("advantage"),
         age_N=_packed(found) if (found := ages(log)) is not None else None,
         reward_B=None if None in rewards else torch.tensor(rewards, dtype=torch.float64),
         group_B=torch.tensor([labels[one.group] for one in log.sequences]),
-    )  # fmt: skip
+    )
 
 
 def ages(log: Log) -> list[np.ndarray] | None:

@@ -137,7 +137,12 @@ def split(tokens: Tokens) -> Numbers:
         return {}
     d_N, s_N = d_N[known_N], s_N[known_N]
     means = {
-        "k1": -(d_N + s_N), "k1_mismatch": -d_N, "k1_staleness": -s_N, "k2": (d_N + s_N) ** 2 / 2,
-        "k2_mismatch": d_N**2 / 2, "k2_staleness": s_N**2 / 2, "k2_cross": d_N * s_N,
-    }  # fmt: skip
+        "k1": -(d_N + s_N),
+        "k1_mismatch": -d_N,
+        "k1_staleness": -s_N,
+        "k2": (d_N + s_N) ** 2 / 2,
+        "k2_mismatch": d_N**2 / 2,
+        "k2_staleness": s_N**2 / 2,
+        "k2_cross": d_N * s_N,
+    }
     return {"tokens": float(len(d_N)), **{name: float(x_N.mean()) for name, x_N in means.items()}}

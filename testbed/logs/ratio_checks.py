@@ -162,7 +162,9 @@ def _cause(found: RatioTests, pairs: list[tuple[Floats, Floats]]) -> str:
         # Noise in one of them tilts only the quarters by that one.
         ends = [part[end] for part in (_middles(pi - mu, mu), _middles(pi - mu, pi)) for end in (0, -1)]
         if min(map(abs, ends)) > TILT and ends[0] * ends[1] < 0 and ends[0] * ends[2] > 0 > ends[2] * ends[3]:
-            return "A temperature in one engine alone looks likely (pi/mu crosses 1 from rare to likely)"
+            return (
+                "A temperature in one engine alone looks likely (pi/mu crosses 1 from rare to likely tokens)"
+            )
     if k1 is not None and k1.value > 0 and inverse is not None and not inverse.rejected:
         return "mu and pi look swapped, or log mu is of another model or temperature (the mean of mu/pi is 1)"
     return (

@@ -37,7 +37,8 @@ def recomputed(log: Log, folder: Path, field: str = "logp_pi", temperature: floa
     path = check_model_folder(folder)
     missing = log.some(field) - len(log.sequences)
     if not missing:
-        return replace(log, notes=(*log.notes, f"{field} is in the log, not recomputed with {folder}."))
+        note = f"{field} is in the log and was not recomputed with {folder}."
+        return replace(log, notes=(*log.notes, note))
     model, tokenizer = _opened(path, text=any(one.text for one in log.sequences))
     found = [
         one
@@ -98,7 +99,9 @@ def _rendered(text: str, tokenizer: Any) -> str:
     if not isinstance(messages, list):
         return text
     if not tokenizer.chat_template:
-        raise UserError("The log holds messages, but the model's tokenizer has no chat template for them.")
+        raise UserError(
+            "The log holds messages, but the model's tokenizer has no chat template to render them with."
+        )
     opening = messages[-1].get("role") != "assistant"
     return str(tokenizer.apply_chat_template(messages, tokenize=False, add_generation_prompt=opening))
 
@@ -122,7 +125,9 @@ def response_logp(model: Any, prompt_Q: Ints, token_T: Ints, temperature: float)
     every = np.concatenate([prompt_Q, token_T])
     rows = int(model.get_input_embeddings().weight.shape[0])
     if every.min() < 0 or every.max() >= rows:
-        raise UserError(f"The log has token {int(every.max())}, the model {rows}: another model sampled it.")
+        raise UserError(
+            f"The log has token {int(every.max())}, the model {rows} tokens: another model sampled this log."
+        )
     most = getattr(model.config, "max_position_embeddings", None)
     if most is not None and len(every) > most:
         raise UserError(f"A sequence has {len(every)} tokens, the model {most} positions.")

@@ -7,9 +7,13 @@ from torch import Tensor
 
 
 def one_sided_clip(
-    log_u: Tensor, adv: Tensor, low: float | Tensor, high: float | Tensor,
-    negative_high: float | Tensor = math.inf, log_weight: Tensor | None = None,
-) -> Tensor:  # fmt: skip
+    log_u: Tensor,
+    adv: Tensor,
+    low: float | Tensor,
+    high: float | Tensor,
+    negative_high: float | Tensor = math.inf,
+    log_weight: Tensor | None = None,
+) -> Tensor:
     """Return u where the clipped surrogate has a gradient, and the constant bound where it has none.
 
     min(u A, clip(u, low, high) A) / A: clipped above `high` for A >= 0, below `low` for A <= 0, and with dual

@@ -148,11 +148,14 @@ def compose(*engines: SamplerEngine) -> SamplerEngine:
         return policy
 
     return SamplerEngine(
-        name="+".join(e.name for e in engines) or "off", weights=weights if changes else None,
-        distribution=distribution if outputs else None, fresh=any(e.fresh for e in engines),
-        forward=forward if passes else None, past=max((e.past for e in engines), default=0),
+        name="+".join(e.name for e in engines) or "off",
+        weights=weights if changes else None,
+        distribution=distribution if outputs else None,
+        fresh=any(e.fresh for e in engines),
+        forward=forward if passes else None,
+        past=max((e.past for e in engines), default=0),
         raw=any(e.raw for e in engines),
-    )  # fmt: skip
+    )
 
 
 Change = Callable[[str, Tensor], Tensor]

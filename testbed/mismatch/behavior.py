@@ -89,9 +89,15 @@ class Behavior:
         return mu_RSA
 
     def sample(
-        self, theta_RP: Tensor, prompt_RNQ: Tensor, group: int, uniform_RBT: Tensor, step: int,
-        past_RP: Tensor | None = None, given_RBT: Tensor | None = None,
-    ) -> Drawn:  # fmt: skip
+        self,
+        theta_RP: Tensor,
+        prompt_RNQ: Tensor,
+        group: int,
+        uniform_RBT: Tensor,
+        step: int,
+        past_RP: Tensor | None = None,
+        given_RBT: Tensor | None = None,
+    ) -> Drawn:
         """Return token_RBT, mask_RBT and logp_mu_RBT of a token policy, as `policy.sample` does.
 
         given_RBT: fixed tokens, negative where one is drawn; their log mu is 0.
@@ -109,9 +115,15 @@ class Behavior:
         return token_RBT, mask_RBT, logp_RBT
 
     def sample_in_flight(
-        self, theta_RWP: Tensor, version_RBT: Tensor, prompt_RNQ: Tensor, group: int, uniform_RBT: Tensor,
-        step: int, cache: str,
-    ) -> Drawn:  # fmt: skip
+        self,
+        theta_RWP: Tensor,
+        version_RBT: Tensor,
+        prompt_RNQ: Tensor,
+        group: int,
+        uniform_RBT: Tensor,
+        step: int,
+        cache: str,
+    ) -> Drawn:
         """Return the result of `sample` when weights change during responses, see ToyTransformer.
 
         Raises UserError for raw log-probabilities of an engine that changes the distribution.

@@ -59,9 +59,14 @@ class StaleCache(Reweighted):
 
     @torch.no_grad()
     def sample(
-        self, theta_RP: Tensor, prompt_RNQ: Tensor, group: int, uniform_RBT: Tensor, greedy: bool = False,
+        self,
+        theta_RP: Tensor,
+        prompt_RNQ: Tensor,
+        group: int,
+        uniform_RBT: Tensor,
+        greedy: bool = False,
         distribution: Distribution | None = None,
-    ) -> Drawn:  # fmt: skip
+    ) -> Drawn:
         """Return token_RBT, mask_RBT and logp_RBT as ToyTransformer.sample does."""
         decoder = self._decoder(theta_RP, prompt_RNQ, group, uniform_RBT.shape, "uniform_RBT")
         uniform = uniform_RBT.to(self.device, torch.float64)
@@ -96,7 +101,9 @@ class StaleCache(Reweighted):
         policy = self.toy
         prompts = policy.prompts(theta_RP, prompt_RNQ, group, shape, name)
         if self.past_RP.shape != theta_RP.shape:
-            raise UserError(f"past_RP has shape {tuple(self.past_RP.shape)}, not {tuple(theta_RP.shape)}.")
+            raise UserError(
+                f"past_RP has shape {tuple(self.past_RP.shape)}, expected {tuple(theta_RP.shape)}."
+            )
         if prompt_RNQ.shape[2] == 1:
             raise UserError("stale-kv needs prompts of two tokens or more: the last one is always read anew.")
         now, past = policy.weights(theta_RP), policy.weights(self.past_RP)
@@ -111,9 +118,15 @@ class StaleDecoder:
     """
 
     def __init__(
-        self, now: Weights, past: Weights, heads: int, temperature: float, prompts: Prompts, tokens: int,
+        self,
+        now: Weights,
+        past: Weights,
+        heads: int,
+        temperature: float,
+        prompts: Prompts,
+        tokens: int,
         everywhere: bool,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.now, self.past, self.temperature, self.everywhere = now, past, temperature, everywhere
         token_RNQ = prompts.token_RNQ
         self.length = token_RNQ.shape[2] - 1

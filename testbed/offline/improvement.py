@@ -21,9 +21,14 @@ def natural_step(logits_RSA: Floats, q_RSA: Floats, step_size: ArrayLike) -> Flo
 
 
 def monte_carlo(
-    world: FiniteMDP, pi_RSA: Floats, episodes: int, key_R: NDArray[np.uint64], *, step: int = 0,
+    world: FiniteMDP,
+    pi_RSA: Floats,
+    episodes: int,
+    key_R: NDArray[np.uint64],
+    *,
+    step: int = 0,
     at_once: int = 4096,
-) -> tuple[Floats, Floats]:  # fmt: skip
+) -> tuple[Floats, Floats]:
     """Visits and mean discounted return to go of every pair in fresh episodes, [R, S, A] each; 0 without
     visits.
 
@@ -41,9 +46,17 @@ def monte_carlo(
 
 
 def hybrid_critic(
-    feature_RSAF: Floats, pi_RSA: Floats, discount: float, *, offline: Counts, visit_RSA: Floats,
-    return_RSA: Floats, trust: ArrayLike, rounds: int = 50, ridge: float = 1e-8,
-) -> Floats:  # fmt: skip
+    feature_RSAF: Floats,
+    pi_RSA: Floats,
+    discount: float,
+    *,
+    offline: Counts,
+    visit_RSA: Floats,
+    return_RSA: Floats,
+    trust: ArrayLike,
+    rounds: int = 50,
+    ridge: float = 1e-8,
+) -> Floats:
     """Q = phi w, [R, S, A], w fitted to on-policy returns and off-policy Bellman targets, alternately.
 
     w <- argmin sum n_on (phi w - G)^2 / N_on + trust sum n_off (phi w - r - discount E_pi phi w_old)^2 /
@@ -73,9 +86,15 @@ def hybrid_critic(
 
 
 def clipped_passes(
-    logits_RSA: Floats, visit_RSA: Floats, advantage_RSA: Floats, *, passes: int, step_size: ArrayLike,
-    clip: float, old_RSA: Floats | None = None,
-) -> Floats:  # fmt: skip
+    logits_RSA: Floats,
+    visit_RSA: Floats,
+    advantage_RSA: Floats,
+    *,
+    passes: int,
+    step_size: ArrayLike,
+    clip: float,
+    old_RSA: Floats | None = None,
+) -> Floats:
     """`passes` gradient steps in the logits on sum n/N min(rho A, clip(rho, 1 - clip, 1 + clip) A), [R, S,
     A].
 
@@ -95,9 +114,15 @@ def clipped_passes(
 
 
 def outer_loop(
-    world: FiniteMDP, key_R: NDArray[np.uint64], *, episodes: int, iterations: int, step_size: ArrayLike,
-    passes: int = 0, clip: float = 0.2,
-) -> Floats:  # fmt: skip
+    world: FiniteMDP,
+    key_R: NDArray[np.uint64],
+    *,
+    episodes: int,
+    iterations: int,
+    step_size: ArrayLike,
+    passes: int = 0,
+    clip: float = 0.2,
+) -> Floats:
     """Exact discounted value of the policy before every outer iteration, [K, R]: samples, advantages, outer
     step.
 

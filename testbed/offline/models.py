@@ -17,9 +17,13 @@ def low_rank_model(left_RSAF: Floats, right_RSF: Floats) -> Floats:
 
 
 def model_loss_gradient(
-    moves_RSAS: Floats, counts: Counts, pi_RSA: Floats, value_RS: Floats, discount: float,
+    moves_RSAS: Floats,
+    counts: Counts,
+    pi_RSA: Floats,
+    value_RS: Floats,
+    discount: float,
     consistency: ArrayLike,
-) -> tuple[Floats, Floats]:  # fmt: skip
+) -> tuple[Floats, Floats]:
     """Loss [R] and its gradient in the model's logits, [R, S, A, S].
 
     L = -sum n(s, a, s') log P / n + c sum_s n(s)/n (V_model(s) - V_data(s))^2, where V_model = (I - discount
@@ -47,9 +51,17 @@ def model_loss_gradient(
 
 
 def value_consistent_model(
-    counts: Counts, pi_RSA: Floats, value_RS: Floats, discount: float, *, rank: int, consistency: ArrayLike,
-    rng: np.random.Generator, steps: int = 500, learning_rate: float = 0.05,
-) -> Floats:  # fmt: skip
+    counts: Counts,
+    pi_RSA: Floats,
+    value_RS: Floats,
+    discount: float,
+    *,
+    rank: int,
+    consistency: ArrayLike,
+    rng: np.random.Generator,
+    steps: int = 500,
+    learning_rate: float = 0.05,
+) -> Floats:
     """P, [R, S, A, S]: a low-rank model fitted by Adam on `model_loss_gradient`; with consistency 0 by
     likelihood.
 

@@ -41,9 +41,13 @@ def draw_pairs(law_RSAA: Floats, pairs: int, rng: np.random.Generator) -> Floats
 
 
 def vote_labels(
-    weight_RSAA: Floats, chance_SAA: Floats, votes: int, rule: str, rng: np.random.Generator,
+    weight_RSAA: Floats,
+    chance_SAA: Floats,
+    votes: int,
+    rule: str,
+    rng: np.random.Generator,
     prior: float = 1.0,
-) -> Floats:  # fmt: skip
+) -> Floats:
     """Mean label of the shown pairs, each judged by `votes` independent votes, [R, S, A, A]; 1/2 without
     pairs.
 
@@ -90,9 +94,14 @@ def margin(theta_RF: Floats, feature_SAF: Floats, beta: ArrayLike) -> Floats:
 
 
 def pair_gradient(
-    theta_RF: Floats, feature_SAF: Floats, weight_RSAA: Floats, label_RSAA: Floats, *, beta: ArrayLike,
+    theta_RF: Floats,
+    feature_SAF: Floats,
+    weight_RSAA: Floats,
+    label_RSAA: Floats,
+    *,
+    beta: ArrayLike,
     kind: str,
-) -> tuple[Floats, Floats]:  # fmt: skip
+) -> tuple[Floats, Floats]:
     """Loss [R] and gradient [R, F], the mean over shown pairs.
 
     "dpo": -y log sigmoid(m) - (1 - y) log sigmoid(-m) with the margin m (Rafailov et al. 2023, equation 7,
@@ -116,9 +125,16 @@ def pair_gradient(
 
 
 def train_on_pairs(
-    feature_SAF: Floats, ref_SA: Floats, draw: Draw | tuple[Floats, Floats], *, cells: int = 1, steps: int,
-    rate: ArrayLike, beta: ArrayLike, kind: str = "dpo",
-) -> tuple[Floats, list[Floats]]:  # fmt: skip
+    feature_SAF: Floats,
+    ref_SA: Floats,
+    draw: Draw | tuple[Floats, Floats],
+    *,
+    cells: int = 1,
+    steps: int,
+    rate: ArrayLike,
+    beta: ArrayLike,
+    kind: str = "dpo",
+) -> tuple[Floats, list[Floats]]:
     """theta [R, F] after `steps` gradient steps from the reference, and the log-policy before each and at the
     end.
 

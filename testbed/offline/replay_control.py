@@ -14,10 +14,18 @@ from testbed.offline.replay_loops import ACTOR_SETTINGS, Q_SETTINGS, actor_loop,
 
 
 def replay_q(
-    world: FiniteMDP, key_R: ArrayLike, *, steps: int, every: int, feature_SAF: Floats | None = None,
-    batch: int = 1, capacity: int | None = None, offline: Log | None = None, initial: float | Floats = 0.0,
+    world: FiniteMDP,
+    key_R: ArrayLike,
+    *,
+    steps: int,
+    every: int,
+    feature_SAF: Floats | None = None,
+    batch: int = 1,
+    capacity: int | None = None,
+    offline: Log | None = None,
+    initial: float | Floats = 0.0,
     **settings: ArrayLike,
-) -> tuple[Floats, Floats]:  # fmt: skip
+) -> tuple[Floats, Floats]:
     """Q-learning from a replay buffer: Q [R, K, S, A] and reward earned [R, K], every `every` steps.
 
     w += step_size mean_batch (y - phi w) phi, y = r + discount B(s'), B = max Q or the soft value of the
@@ -61,9 +69,14 @@ def replay_q(
 
 
 def replay_actor_critic(
-    world: FiniteMDP, key_R: ArrayLike, *, steps: int, every: int, capacity: int | None = None,
+    world: FiniteMDP,
+    key_R: ArrayLike,
+    *,
+    steps: int,
+    every: int,
+    capacity: int | None = None,
     **settings: ArrayLike,
-) -> tuple[Floats, Floats]:  # fmt: skip
+) -> tuple[Floats, Floats]:
     """A2C of one step with replay: logits [R, K, S, A] and values [R, K, S], K = steps // every.
 
     delta = r + discount V(s') - V(s); V(s) += critic_rate delta; logits(s) += actor_rate delta (e_a - pi(s)),
@@ -116,7 +129,9 @@ def _buffer(
     buffer = tuple(np.zeros(shape, kind) for kind in kinds)
     if offline is not None:
         if len(offline.state_RBT) != cells:
-            raise UserError(f"The log has {len(offline.state_RBT)} cells, expected one per key: {cells}.")
+            raise UserError(
+                f"The log has {len(offline.state_RBT)} cells, expected one for each key: {cells}."
+            )
         ends_RBT = offline.mask_RBT & ~np.pad(offline.mask_RBT[..., 1:], ((0, 0), (0, 0), (0, 1)))
         pair_RBT = offline.state_RBT * world.actions + offline.action_RBT
         logged = (pair_RBT, offline.reward_RBT, offline.next_RBT, offline.going_RBT, ends_RBT)

@@ -180,9 +180,14 @@ def _bounded(error: float, bound: float) -> float:
 
 @njit(cache=True, error_model="numpy", forceinline=True)
 def _descend(
-    weight_F: Floats, row_N: Ints, error_N: Floats, index_XM: Ints, feature_XM: Floats, rate: float,
+    weight_F: Floats,
+    row_N: Ints,
+    error_N: Floats,
+    index_XM: Ints,
+    feature_XM: Floats,
+    rate: float,
     bound: float,
-) -> None:  # fmt: skip
+) -> None:
     """Do w += rate mean_n error phi, then rescale to norm <= bound (0: none)."""
     for n in range(row_N.shape[0]):
         for m in range(index_XM.shape[1]):

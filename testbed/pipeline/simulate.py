@@ -47,9 +47,14 @@ def _store(p: Any) -> Store:
 def _compiled(checksum: int) -> tuple[Callable[..., None], Callable[..., None]]:
     @njit(cache=True, parallel=True)
     def run_many(
-        rules_K: Any, table_K: NDArray[np.int64], key_R: NDArray[np.uint64], state_X: Any, sums_X: Any,
-        histogram_X3K: NDArray[np.float64], batches_K2: NDArray[np.int64],
-    ) -> None:  # fmt: skip
+        rules_K: Any,
+        table_K: NDArray[np.int64],
+        key_R: NDArray[np.uint64],
+        state_X: Any,
+        sums_X: Any,
+        histogram_X3K: NDArray[np.float64],
+        batches_K2: NDArray[np.int64],
+    ) -> None:
         """Run every design under every key; job d * R + r writes row d * R + r of the sums and histograms."""
         no_trace, no_time = np.empty((0, TRACE_COLUMNS), np.int64), np.empty(0)
         replicas = key_R.shape[0] if checksum >= 0 else 0
@@ -62,10 +67,16 @@ def _compiled(checksum: int) -> tuple[Callable[..., None], Callable[..., None]]:
 
     @njit(cache=True)
     def run_traced(
-        rules_K: Any, table_K: NDArray[np.int64], key: int, state_X: Any, sums_X: Any,
-        histogram_3K: NDArray[np.float64], batches: int, trace_BK: NDArray[np.int64],
+        rules_K: Any,
+        table_K: NDArray[np.int64],
+        key: int,
+        state_X: Any,
+        sums_X: Any,
+        histogram_3K: NDArray[np.float64],
+        batches: int,
+        trace_BK: NDArray[np.int64],
         time_B: NDArray[np.float64],
-    ) -> None:  # fmt: skip
+    ) -> None:
         """Run one design from the start; see simulate.trace_rows for the columns."""
         out = Out(sums_X[0], histogram_3K[0], histogram_3K[1], histogram_3K[2], trace_BK, time_B)
         if checksum >= 0:

@@ -104,8 +104,9 @@ def from_words(words: Sequence[str]) -> SizingPlan:
         try:
             each = [_value(typing.get_args(hint)[0] if many else hint, part) for part in text.split(",")]
         except ValueError:
-            kind = "values" if many else "a value"
-            wrong.append(f"'{word}': expected {kind} like {getattr(SizingPlan, name)}.")
+            wrong.append(
+                f"'{word}': expected {'values' if many else 'a value'} like {getattr(SizingPlan, name)}."
+            )
             continue
         if not many and len(each) > 1:
             wrong.append(f"'{word}': expected one value.")

@@ -9,9 +9,16 @@ Floats = NDArray[np.float32]
 
 @njit(cache=True, nogil=True, fastmath={"contract", "nsz"}, error_model="numpy")
 def adam(
-    new_RP: Floats, theta_RP: Floats, grad_RP: Floats, first_RP: Floats, second_RP: Floats, rate_R: Floats,
-    take: tuple[np.float32, np.float32], scale: np.float32, epsilon: np.float32,
-) -> None:  # fmt: skip
+    new_RP: Floats,
+    theta_RP: Floats,
+    grad_RP: Floats,
+    first_RP: Floats,
+    second_RP: Floats,
+    rate_R: Floats,
+    take: tuple[np.float32, np.float32],
+    scale: np.float32,
+    epsilon: np.float32,
+) -> None:
     """new = theta - rate first / (sqrt(second) / scale + epsilon); take: share of the gradient in moments."""
     take1, take2 = take
     for r in range(new_RP.shape[0]):

@@ -133,9 +133,14 @@ class Policy(ABC):
     # Token policies.
 
     def sample(
-        self, theta_RP: Tensor, prompt_RNQ: Tensor, group: int, uniform_RBT: Tensor, greedy: bool = False,
+        self,
+        theta_RP: Tensor,
+        prompt_RNQ: Tensor,
+        group: int,
+        uniform_RBT: Tensor,
+        greedy: bool = False,
         distribution: Distribution | None = None,
-    ) -> Drawn:  # fmt: skip
+    ) -> Drawn:
         """Return token_RBT, mask_RBT and logp_RBT, drawn by inverse CDF from uniforms; no gradient.
 
         greedy takes the likeliest token instead. distribution: what an engine draws from instead.
@@ -143,9 +148,15 @@ class Policy(ABC):
         self._lacks("a sampler of tokens")
 
     def sample_in_flight(
-        self, theta_RWP: Tensor, version_RBT: Tensor, prompt_RNQ: Tensor, group: int, uniform_RBT: Tensor,
-        cache: str = "kept", distribution: Distribution | None = None,
-    ) -> Drawn:  # fmt: skip
+        self,
+        theta_RWP: Tensor,
+        version_RBT: Tensor,
+        prompt_RNQ: Tensor,
+        group: int,
+        uniform_RBT: Tensor,
+        cache: str = "kept",
+        distribution: Distribution | None = None,
+    ) -> Drawn:
         """`sample` for responses with token t drawn at version_RBT[r, b, t] of theta_RWP.
 
         cache: keys and values of earlier tokens are "kept" or "recomputed" when the weights change.
@@ -153,9 +164,14 @@ class Policy(ABC):
         self._lacks("a sampler whose weights change inside a response")
 
     def logp_in_flight(
-        self, theta_RWP: Tensor, version_RBT: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor,
+        self,
+        theta_RWP: Tensor,
+        version_RBT: Tensor,
+        prompt_RNQ: Tensor,
+        token_RBT: Tensor,
+        mask_RBT: Tensor,
         cache: str = "kept",
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """Return the log-probabilities [R, B, T] that `sample_in_flight` records for these tokens."""
         if checked_cache(cache) == "kept":
             self._lacks("a cache that outlives a change of weights")

@@ -27,9 +27,15 @@ class Teacher(Protocol):
 
 
 def warm_start(
-    policy: Policy, task: Teacher, seeds: Sequence[int], steps: int = 600, noise: float = 0.2,
-    learning_rate: float = 1e-2, batch: int = 16, group: int = 4,
-) -> Tensor:  # fmt: skip
+    policy: Policy,
+    task: Teacher,
+    seeds: Sequence[int],
+    steps: int = 600,
+    noise: float = 0.2,
+    learning_rate: float = 1e-2,
+    batch: int = 16,
+    group: int = 4,
+) -> Tensor:
     """Return one base model per seed, theta_RP: `steps` of Adam on the cross entropy of teacher(prompt).
 
     The learning rate rises over the first tenth of the steps and falls to 0 over the last third; above the

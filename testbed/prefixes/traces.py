@@ -220,8 +220,14 @@ def teacher(
     parents="prefix=stored with prefix_args.distribution=staged",
 )
 def stored(
-    *, tokens: int = 6, share: float = 0.5, distribution: Lengths = "uniform", until: float = 0.5,
-    ask: int = 128, attempts: int = 32, empty: Literal["refuse", "plain"] = "refuse",
-) -> OfStore:  # fmt: skip
+    *,
+    tokens: int = 6,
+    share: float = 0.5,
+    distribution: Lengths = "uniform",
+    until: float = 0.5,
+    ask: int = 128,
+    attempts: int = 32,
+    empty: Literal["refuse", "plain"] = "refuse",
+) -> OfStore:
     """A share of the prompts and their prefixes are successes of the starting weights; every try counts."""
     return OfStore(tokens, share, distribution, until, ask=ask, attempts=attempts, empty=empty)

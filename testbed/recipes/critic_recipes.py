@@ -12,9 +12,16 @@ LOSSES = ("ppo_clip", "turn_ppo", "s_ppo", "st_ppo", "gspo_token")
     "ppo", source="Schulman et al. (2017), arXiv:1707.06347, Eq. 7; parts as Zheng et al. (2023), 2307.04964"
 )
 def ppo(
-    *, advantage: str = "gae", gamma: float = 1.0, lam: float = 0.95, loss: str = "ppo_clip",
-    eps: float = 0.2, kl: float = 0.0, normalize: bool = False, passes: int = 1,
-) -> Recipe:  # fmt: skip
+    *,
+    advantage: str = "gae",
+    gamma: float = 1.0,
+    lam: float = 0.95,
+    loss: str = "ppo_clip",
+    eps: float = 0.2,
+    kl: float = 0.0,
+    normalize: bool = False,
+    passes: int = 1,
+) -> Recipe:
     """A critic's advantage, PPO's clip at 1 - eps and 1 + eps, mean over tokens.
 
     advantage: gae, egae, turn_gae, bad or v_trace, with gamma and lam. normalize: standardize over the
@@ -27,8 +34,11 @@ def ppo(
         raise unknown("loss", loss, LOSSES)
     given = pairs(gamma=gamma, lam=lam)
     return Recipe(
-        "standardized" if normalize else advantage, loss, "token_mean",
+        "standardized" if normalize else advantage,
+        loss,
+        "token_mean",
         advantage_args=pairs(of=advantage, gamma=gamma, lam=lam) if normalize else given,
         objective_args=pairs(eps_low=eps, eps_high=eps),
-        terms=(Term("kl_penalty", kl, pairs(estimator="k2")),) if kl else (), passes=passes,
-    )  # fmt: skip
+        terms=(Term("kl_penalty", kl, pairs(estimator="k2")),) if kl else (),
+        passes=passes,
+    )

@@ -31,9 +31,13 @@ def ppo_ewma(*, decay: float = 0.889) -> Recipe:
 
 @recipe("remix", source="ReMix (2025), arXiv:2507.06892")
 def remix(
-    *, share: float = 0.4, window: int = 2, passes: int = 2, reincarnation: int = 50,
+    *,
+    share: float = 0.4,
+    window: int = 2,
+    passes: int = 2,
+    reincarnation: int = 50,
     coefficient: float = 1e-3,
-) -> Recipe:  # fmt: skip
+) -> Recipe:
     """Replay of earlier batches, clip around the anchor, KL to base and to the last policy, rebirth.
 
     At step `reincarnation` the base becomes the current weights, and training continues on-policy with one

@@ -24,11 +24,14 @@ def composed(row: Mapping[str, str], **given: Any) -> Recipe:
     settings, rest = ({k: v for k, v in given.items() if (k in FIELDS) is wanted} for wanted in (True, False))
     known = objective[row["objective"]].defaults
     return Recipe(
-        row["advantage"], row["objective"], row["aggregation"],
+        row["advantage"],
+        row["objective"],
+        row["aggregation"],
         advantage_args=pairs(**{k: v for k, v in rest.items() if k not in {*known, *term}}),
         objective_args=pairs(**{k: v for k, v in rest.items() if k in known}),
-        terms=(Term(term[0], rest[term[1]]),) if term else (), **settings,
-    )  # fmt: skip
+        terms=(Term(term[0], rest[term[1]]),) if term else (),
+        **settings,
+    )
 
 
 for each in table_rows(__file__, "recipes"):

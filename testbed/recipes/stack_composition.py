@@ -40,12 +40,17 @@ class Composition:
     def recipe(self) -> Recipe:
         """Return the composition as a recipe; `Run.anchor` sets an anchor that no recipe has."""
         return Recipe(
-            self.advantage, self.objective, self.aggregation, length=self.length,
-            advantage_args=pairs(**self.advantage_args), objective_args=pairs(**self.hyper),
+            self.advantage,
+            self.objective,
+            self.aggregation,
+            length=self.length,
+            advantage_args=pairs(**self.advantage_args),
+            objective_args=pairs(**self.hyper),
             terms=tuple(Term(name, factor, pairs(**args)) for name, factor, args in self.terms),
             denominator="kept" if self.denominator == "kept" else "all",
-            anchor="current" if self.anchor == "recompute" else "behavior", passes=self.passes,
-        )  # fmt: skip
+            anchor="current" if self.anchor == "recompute" else "behavior",
+            passes=self.passes,
+        )
 
     def run_line(self, sweep: str = "staleness") -> str:
         """Return the command that trains with it."""
@@ -80,14 +85,21 @@ def compose(name: str, words: Sequence[str] = ()) -> Composition:
         used |= set(rule.when) | (_read(rule) if rule in terms else set())
     used |= {key.otherwise for key in chosen.keys if key.name in used and key.name in empty}
     return Composition(
-        stack=chosen.name, given=given, objective=main.name, hyper=arguments(main.args, values),
-        aggregation=mean.aggregation or mean.name, length=float(_value(mean.length, values)),
-        denominator=main.denominator, advantage=gain.name, advantage_args=arguments(gain.args, values),
+        stack=chosen.name,
+        given=given,
+        objective=main.name,
+        hyper=arguments(main.args, values),
+        aggregation=mean.aggregation or mean.name,
+        length=float(_value(mean.length, values)),
+        denominator=main.denominator,
+        advantage=gain.name,
+        advantage_args=arguments(gain.args, values),
         terms=tuple((t.name, float(_value(t.coefficient, values)), arguments(t.args, values)) for t in terms),
-        anchor=around.name, passes=int(values[chosen.passes]) if chosen.passes else 1,
+        anchor=around.name,
+        passes=int(values[chosen.passes]) if chosen.passes else 1,
         unused=tuple(name for name in given if name not in {*used, chosen.passes}),
         notes=tuple(dict.fromkeys(rule.note for rule in (main, mean, gain, around, *terms) if rule.note)),
-    )  # fmt: skip
+    )
 
 
 def read(chosen: Stack, words: Sequence[str]) -> dict[str, Any]:
@@ -115,7 +127,9 @@ def checked(chosen: Stack, key: Key, text: str) -> Any:
         return text  # a text such as "none" or "2" stays text
     value = parsed(text)
     if "," in text or " " in text:
-        raise UserError(f"{key.name} is '{text}', expected one value: lists of options do not compose here.")
+        raise UserError(
+            f"{key.name} is '{text}', expected one value: lists of options are not composed here."
+        )
     if key.text:
         return value if is_number(value) or value is None else text
     if value is None or (is_number(value) and NUMBER in wanted(chosen, key.name) and math.isfinite(value)):
@@ -124,8 +138,9 @@ def checked(chosen: Stack, key: Key, text: str) -> Any:
         raise unknown(f"{key.name} of {chosen.title}", text, choices)
     switch = isinstance(key.default, bool)
     if isinstance(value, bool) != switch or not (switch or (is_number(value) and math.isfinite(value))):
-        kind = "true or false" if switch else "a finite number"
-        raise UserError(f"{key.name} is '{text}', expected {kind}.")
+        raise UserError(
+            f"{key.name} is '{text}', expected {'true or false' if switch else 'a finite number'}."
+        )
     return value
 
 

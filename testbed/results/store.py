@@ -259,7 +259,9 @@ def read(*folders: str | Path) -> pa.Table:
     for store in stores:
         for name, content in store.results():
             if found.setdefault(name, content) != content:
-                raise UserError(f"{store.folder} has other numbers for pack {name}; move one of them away.")
+                raise UserError(
+                    f"{store.folder} has other numbers for pack {name}; move one of the two away."
+                )
     if not found:
         damaged = sum(len(store.quarantined()) for store in stores)
         again = "damaged file(s) were set aside; the sweep's command makes them again."
@@ -296,7 +298,7 @@ def folder_for(root: str | Path, name: str) -> Path:
     """Return root/name; raise UserError unless name is one plain folder inside root."""
     if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", name):
         raise UserError(
-            f"'{name}' cannot name a results folder; use up to 100 letters, digits, '.', '_', '-'."
+            f"'{name}' cannot name a results folder; use letters, digits, '.', '_' and '-', at most 100."
         )
     folder = Path(root) / name
     if folder.is_symlink():

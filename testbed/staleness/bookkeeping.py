@@ -15,9 +15,13 @@ Logp: TypeAlias = Callable[[Tensor, Rollout], Tensor]
 
 @torch.no_grad()
 def check_versions(
-    world: "World", weights: Mapping[int, Tensor], rollout: Rollout, sample: Sequence[int] | None = None,
-    tolerance: float = 1e-5, logp: Logp | None = None,
-) -> int:  # fmt: skip
+    world: "World",
+    weights: Mapping[int, Tensor],
+    rollout: Rollout,
+    sample: Sequence[int] | None = None,
+    tolerance: float = 1e-5,
+    logp: Logp | None = None,
+) -> int:
     """Recompute log mu at every recorded version; return the number of tokens that match.
 
     Args:

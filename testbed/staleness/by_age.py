@@ -204,9 +204,13 @@ def by_distribution(name: str, distribution: AgeDistribution, slices: int = 1) -
         return distribution.draw(rng.generator(seed, f"staleness/{name}", step).random(slices))
 
     return ByAge(
-        ages, depth=distribution.longest + 1, slices=1 if alone else slices, shortest=distribution.shortest,
-        mean=distribution.mean, distribution=distribution,
-    )  # fmt: skip
+        ages,
+        depth=distribution.longest + 1,
+        slices=1 if alone else slices,
+        shortest=distribution.shortest,
+        mean=distribution.mean,
+        distribution=distribution,
+    )
 
 
 def check_mean(name: str, lag: int, distribution: AgeDistribution) -> None:

@@ -27,6 +27,9 @@ def periodic(lag: int, *, period: int = 0, ahead: int = 0) -> ByAge:
     distribution = AgeDistribution.of(ahead * length + np.arange(length), np.ones(length))
     check_mean("periodic", lag, distribution)
     return ByAge(
-        lambda _, step: np.array([ahead * length + step % length]), depth=distribution.longest + 1,
-        shortest=distribution.shortest, mean=distribution.mean, distribution=distribution,
-    )  # fmt: skip
+        lambda _, step: np.array([ahead * length + step % length]),
+        depth=distribution.longest + 1,
+        shortest=distribution.shortest,
+        mean=distribution.mean,
+        distribution=distribution,
+    )

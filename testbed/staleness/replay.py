@@ -183,9 +183,15 @@ PRIORITIES = ("uniform", "on-policy", "advantage")
 
 @schedule("replay", source="ARB (2025), arXiv:2512.10510; sampling: Efraimidis and Spirakis (2006)")
 def replay(
-    lag: int, *, share: float = 0.25, reuse: int = 4, window: int = 8, priority: str = "uniform",
-    alpha: float = 5.0, decay: float = 0.9,
-) -> Replay:  # fmt: skip
+    lag: int,
+    *,
+    share: float = 0.25,
+    reuse: int = 4,
+    window: int = 8,
+    priority: str = "uniform",
+    alpha: float = 5.0,
+    decay: float = 0.9,
+) -> Replay:
     """age = 0 for a fresh `share` of every batch, 1 .. window for groups from earlier generations.
 
     Every group is used at most `reuse` times, the fresh use included, and once per batch. If the store has

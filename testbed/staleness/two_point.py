@@ -19,7 +19,9 @@ def two_point(lag: int, *, low: int = 0, high: int = -1, slices: int = SLICES) -
     """
     upper = 2 * lag - low if high == -1 else high
     if not 0 <= low <= lag <= upper:
-        raise UserError(f"ages {low} and {upper} cannot have mean {lag}; expected 0 <= low <= lag <= high.")
+        raise UserError(
+            f"ages {low} and {upper} cannot have the mean {lag}; expected 0 <= low <= lag <= high."
+        )
     if low == upper:
         return by_distribution("two-point", AgeDistribution.of([lag], [1.0]), slices)
     ages = AgeDistribution.of(np.array([low, upper]), [upper - lag, lag - low])

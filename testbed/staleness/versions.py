@@ -27,9 +27,13 @@ class VersionBuffer:
     """
 
     def __init__(
-        self, theta_RP: Tensor, depth_R: Sequence[int], first: bool = False, limit: int | None = None,
+        self,
+        theta_RP: Tensor,
+        depth_R: Sequence[int],
+        first: bool = False,
+        limit: int | None = None,
         dtype: torch.dtype | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if len(depth_R) != theta_RP.shape[0]:
             raise UserError(f"{len(depth_R)} depths were given for {theta_RP.shape[0]} replicas.")
         if min(depth_R) < 1:

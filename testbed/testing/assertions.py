@@ -50,11 +50,21 @@ ZERO = 1e-12
 
 
 def assert_unbiased(
-    actual: Draws | None, expected: float, *, exact: float | None = None, atol: float | None = None,
-    discrepancy: float | None = None, std: float | None = None, bounds: Bounds | None = None,
-    false_alarm: float = FALSE_ALARM, missed: float = MISSED, sequential: bool = False,
-    max_samples: int | None = None, seed: Seed = 0, err_msg: str = "",
-) -> None:  # fmt: skip
+    actual: Draws | None,
+    expected: float,
+    *,
+    exact: float | None = None,
+    atol: float | None = None,
+    discrepancy: float | None = None,
+    std: float | None = None,
+    bounds: Bounds | None = None,
+    false_alarm: float = FALSE_ALARM,
+    missed: float = MISSED,
+    sequential: bool = False,
+    max_samples: int | None = None,
+    seed: Seed = 0,
+    err_msg: str = "",
+) -> None:
     """Fail if the mean of an estimator is not `expected`.
 
     Fails when |mean - expected| > radius(n, false_alarm / 2); a bias of `discrepancy` or more passes with
@@ -101,11 +111,20 @@ def assert_unbiased(
 
 
 def assert_equivalent(
-    actual: Draws | None, expected: float, *, margin: float, exact: float | None = None,
-    std: float | None = None, bounds: Bounds | None = None, false_alarm: float = FALSE_ALARM,
-    missed: float = MISSED, sequential: bool = False, max_samples: int | None = None, seed: Seed = 0,
+    actual: Draws | None,
+    expected: float,
+    *,
+    margin: float,
+    exact: float | None = None,
+    std: float | None = None,
+    bounds: Bounds | None = None,
+    false_alarm: float = FALSE_ALARM,
+    missed: float = MISSED,
+    sequential: bool = False,
+    max_samples: int | None = None,
+    seed: Seed = 0,
     err_msg: str = "",
-) -> None:  # fmt: skip
+) -> None:
     """Fail unless the mean is shown to lie within `margin` of `expected`: two one-sided tests (TOST).
 
     Passes when |mean - expected| + radius(n, missed) < margin: a mean that is off by `margin` or more passes
@@ -127,12 +146,21 @@ def assert_equivalent(
 
 
 def assert_variance_below(
-    actual: Draws | None, bound: Draws, *, exact: float | None = None,
-    means: tuple[float, float] | float | None = None, discrepancy: float | None = None,
-    std: float | None = None, bounds: Bounds | None = None, false_alarm: float = FALSE_ALARM,
-    missed: float = MISSED, sequential: bool = False, max_samples: int | None = None, seed: Seed = 0,
+    actual: Draws | None,
+    bound: Draws,
+    *,
+    exact: float | None = None,
+    means: tuple[float, float] | float | None = None,
+    discrepancy: float | None = None,
+    std: float | None = None,
+    bounds: Bounds | None = None,
+    false_alarm: float = FALSE_ALARM,
+    missed: float = MISSED,
+    sequential: bool = False,
+    max_samples: int | None = None,
+    seed: Seed = 0,
     err_msg: str = "",
-) -> None:  # fmt: skip
+) -> None:
     """Fail unless Var(actual) is shown to be below `bound`: a number, or another estimator's variance.
 
     Two estimators are paired: both samplers get a generator of the same seed (common random numbers), and D_i
@@ -181,7 +209,9 @@ def assert_variance_below(
         check_bounds(y_N, bounds)
         other_N = (y_N - mean_y) ** 2
         if other_N.shape != square_N.shape:
-            raise UserError(f"{square_N.size} and {other_N.size} draws cannot be paired; give equally many.")
+            raise UserError(
+                f"{square_N.size} and {other_N.size} draws cannot be paired; give as many of both."
+            )
     else:
         other_N = np.asarray(bound, dtype=np.float64)
     n, above = square_N.size, float((square_N - other_N).mean())
@@ -200,10 +230,19 @@ def assert_variance_below(
 
 
 def assert_coverage(
-    actual: Intervals | None, expected: float, *, level: float, exact: float | None = None,
-    discrepancy: float = 0.05, false_alarm: float = FALSE_ALARM, missed: float = MISSED,
-    sequential: bool = False, max_samples: int | None = None, seed: Seed = 0, err_msg: str = "",
-) -> None:  # fmt: skip
+    actual: Intervals | None,
+    expected: float,
+    *,
+    level: float,
+    exact: float | None = None,
+    discrepancy: float = 0.05,
+    false_alarm: float = FALSE_ALARM,
+    missed: float = MISSED,
+    sequential: bool = False,
+    max_samples: int | None = None,
+    seed: Seed = 0,
+    err_msg: str = "",
+) -> None:
     """Fail if intervals cover `expected` less often than `level`: exact binomial test.
 
     Fails when P(Binomial(n, level) <= covered) <= false_alarm; a coverage of level - discrepancy or less
@@ -253,9 +292,14 @@ class _Mean:
     """Draws of one estimator, their expected mean, and the declared knowledge about them."""
 
     def __init__(
-        self, actual: Draws | None, expected: float, discrepancy: float | None, spread: Spread,
-        rates: tuple[float, float], seed: Seed,
-    ) -> None:  # fmt: skip
+        self,
+        actual: Draws | None,
+        expected: float,
+        discrepancy: float | None,
+        spread: Spread,
+        rates: tuple[float, float],
+        seed: Seed,
+    ) -> None:
         check_rates(*rates)
         self.actual, self.expected, self.spread, self.seed = actual, expected, spread, seed
         self.discrepancy, self.rates = _declared(discrepancy), rates
@@ -307,7 +351,9 @@ class _Mean:
 
 def _declared(discrepancy: float | None) -> float:
     if discrepancy is None:
-        raise UserError("`discrepancy` is not declared; without it every estimator passes. Give the least.")
+        raise UserError(
+            "`discrepancy` is not declared; without it every estimator passes. Give the smallest."
+        )
     return discrepancy
 
 

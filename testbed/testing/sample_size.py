@@ -66,9 +66,13 @@ class Spread:
 
 
 def min_num_samples(
-    discrepancy: float, *, std: float | None = None, bounds: tuple[float, float] | None = None,
-    false_alarm: float = FALSE_ALARM, missed: float = MISSED,
-) -> int:  # fmt: skip
+    discrepancy: float,
+    *,
+    std: float | None = None,
+    bounds: tuple[float, float] | None = None,
+    false_alarm: float = FALSE_ALARM,
+    missed: float = MISSED,
+) -> int:
     """Return the fewest draws n with radius(n, false_alarm/2) + radius(n, missed) <= discrepancy.
 
     With `std` alone n = ((z_{1-false_alarm/2} + z_{1-missed}) std / discrepancy)^2. It serves both
@@ -80,9 +84,13 @@ def min_num_samples(
 
 
 def min_discrepancy(
-    n: int, *, std: float | None = None, bounds: tuple[float, float] | None = None,
-    false_alarm: float = FALSE_ALARM, missed: float = MISSED,
-) -> float:  # fmt: skip
+    n: int,
+    *,
+    std: float | None = None,
+    bounds: tuple[float, float] | None = None,
+    false_alarm: float = FALSE_ALARM,
+    missed: float = MISSED,
+) -> float:
     """Return radius(n, false_alarm/2) + radius(n, missed): the smallest bias that n draws detect."""
     spread = Spread(std, bounds)
     check_rates(false_alarm, missed)
@@ -136,12 +144,16 @@ def check_rates(false_alarm: float, missed: float) -> None:
 def _fewest(needed: Callable[[int], float], discrepancy: float) -> int:
     """Return the smallest n >= 1 at which a falling function is at most `discrepancy`."""
     if not 0 < discrepancy < math.inf:
-        raise UserError(f"discrepancy is {discrepancy:g}, expected above 0: what must not be missed.")
+        raise UserError(
+            f"discrepancy is {discrepancy:g}, expected a positive number: what must not be missed."
+        )
     high = 1
     while needed(high) > discrepancy:
         high *= 2
         if high > MOST:
-            raise UserError(f"discrepancy {discrepancy:g} needs over {MOST} draws; declare a larger one.")
+            raise UserError(
+                f"discrepancy {discrepancy:g} needs more than {MOST} draws; declare a larger one."
+            )
     low = high // 2  # fails, or is 0
     while high - low > 1:
         middle = (low + high) // 2

@@ -69,9 +69,13 @@ class Declared:
     """
 
     def __init__(
-        self, good: float, bad: float, bounds: tuple[float, float] | None, rates: tuple[float, float],
+        self,
+        good: float,
+        bad: float,
+        bounds: tuple[float, float] | None,
+        rates: tuple[float, float],
         most: int,
-    ) -> None:  # fmt: skip
+    ) -> None:
         if bounds is None:
             raise UserError(NO_BOUNDS)
         self.good, self.bad, self.rates, self.most = good, bad, rates, most

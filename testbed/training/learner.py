@@ -113,9 +113,13 @@ class Learner:
     """
 
     def __init__(
-        self, block: RecipeBlock, world: World, theta_CP: Tensor, runs: tuple[Run, ...],
+        self,
+        block: RecipeBlock,
+        world: World,
+        theta_CP: Tensor,
+        runs: tuple[Run, ...],
         teacher: Teacher | None = None,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.recipe, self.rows, self.world = block.recipe, block.rows, world
         self.steps, self.seeds = runs[0].steps, tuple(run.seed for run in runs)
         self.optimizer = OPTIMIZERS[runs[0].optimizer](theta_CP)

@@ -40,9 +40,13 @@ class Recorder:
     """
 
     def __init__(
-        self, runs: tuple[Run, ...], order: Sequence[int], world: "World", learners: "tuple[Learner, ...]",
+        self,
+        runs: tuple[Run, ...],
+        order: Sequence[int],
+        world: "World",
+        learners: "tuple[Learner, ...]",
         start_RP: Tensor,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.runs, self.world, self.learners, self.start_RP = runs, world, learners, start_RP
         self.rollouts_R, self.asked_R = np.zeros(len(runs)), np.zeros(len(runs))
         self.counted: list[Recipe] = []

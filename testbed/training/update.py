@@ -62,9 +62,13 @@ class Trainer:
 
     @classmethod
     def of(
-        cls, runs: tuple[Run, ...], world: World, theta_RP: Tensor, teacher: Teacher | None = None,
+        cls,
+        runs: tuple[Run, ...],
+        world: World,
+        theta_RP: Tensor,
+        teacher: Teacher | None = None,
         learner: type[Learner] = Learner,
-    ) -> "Trainer":  # fmt: skip
+    ) -> "Trainer":
         """Return the trainer of cells in stacked order; cells with equal recipes are adjacent.
 
         theta_RP: weights at the start. teacher: the cells' teacher, made here by default. learner: makes

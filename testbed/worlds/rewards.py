@@ -39,9 +39,13 @@ class Rewards:
         return score.reshape(token_RBT.shape[:2])
 
     def train(
-        self, prompt_RNQ: np.ndarray, token_RBT: Tensor, mask_RBT: Tensor, group: int,
+        self,
+        prompt_RNQ: np.ndarray,
+        token_RBT: Tensor,
+        mask_RBT: Tensor,
+        group: int,
         rows: slice = slice(None),
-    ) -> np.ndarray:  # fmt: skip
+    ) -> np.ndarray:
         """Return the rewards [R, B] of the cells `rows`, from the verifier if there is one."""
         return self._both(prompt_RNQ, token_RBT, mask_RBT, group, rows)[1]
 

@@ -66,9 +66,14 @@ class TwoRoles(Policy):
         return self._by_role(self.policy.score_norm, theta_RP, where, token_RBT, mask_RBT)
 
     def sample(
-        self, theta_RP: Tensor, prompt_RNQ: Tensor, group: int, uniform_RBT: Tensor, greedy: bool = False,
+        self,
+        theta_RP: Tensor,
+        prompt_RNQ: Tensor,
+        group: int,
+        uniform_RBT: Tensor,
+        greedy: bool = False,
         distribution: Distribution | None = None,
-    ) -> Drawn:  # fmt: skip
+    ) -> Drawn:
         if greedy:
             self._lacks("a greedy sampler for two roles")
         theta_RWP, role_11T = theta_RP.unflatten(-1, (2, -1)), self._roles()[None, None]

@@ -141,11 +141,14 @@ class TabularRuns(World):
         """Return episodes as a rollout without log-probabilities."""
         state_RBT = torch.from_numpy(episodes.state_RBT)
         return Rollout(
-            prompt_RNQ=torch.from_numpy(start_RN)[..., None], token_RBT=torch.from_numpy(episodes.action_RBT),
+            prompt_RNQ=torch.from_numpy(start_RN)[..., None],
+            token_RBT=torch.from_numpy(episodes.action_RBT),
             mask_RBT=torch.from_numpy(episodes.mask_RBT),
             logp_mu_RBT=torch.zeros(state_RBT.shape, dtype=self.policy.dtype),
-            reward_RB=self._reward(episodes), group=group, state_RBT=state_RBT,
-        )  # fmt: skip
+            reward_RB=self._reward(episodes),
+            group=group,
+            state_RBT=state_RBT,
+        )
 
     def in_flight_table(self, theta_RWP: Tensor, version_T: Tensor) -> Tensor | None:
         """Return weights [R, P] of the single policy equivalent to changing weights at given times.
@@ -249,10 +252,13 @@ class TabularRuns(World):
         episodes = self.task.simulate(pi_RSA, start_RN, rollout.group, key_R, step)
         found = self._rollout(episodes, start_RN, rollout.group)
         return replace(
-            rollout, token_RBT=found.token_RBT, mask_RBT=found.mask_RBT, state_RBT=found.state_RBT,
+            rollout,
+            token_RBT=found.token_RBT,
+            mask_RBT=found.mask_RBT,
+            state_RBT=found.state_RBT,
             reward_RB=found.reward_RB,
             logp_mu_RBT=self.policy.logp(theta_RP, found.states(), found.token_RBT, found.mask_RBT),
-        )  # fmt: skip
+        )
 
     def reference_reward(
         self, theta_RP: Tensor, rollout: Rollout, rows: slice, group: int, step: int

@@ -49,8 +49,9 @@ def build_task(name: str, **arguments: Scalar) -> Task:
     except (ValueError, TypeError, ImportError) as error:
         raise UserError(f"task '{name}' cannot be made with {listed(arguments)}: {error}") from error
     if not isinstance(made, FiniteMDP | TokenTree | TokenTask):
-        kinds = "TokenTask, FiniteMDP or TokenTree"
-        raise UserError(f"task '{name}' makes a {type(made).__name__}, expected a {kinds}.")
+        raise UserError(
+            f"task '{name}' makes a {type(made).__name__}, expected a TokenTask, FiniteMDP or TokenTree."
+        )
     return made
 
 

@@ -152,9 +152,15 @@ class TokenRuns(World):
         return np.stack([drawn[seed] for seed in self.seeds])
 
     def _answered(
-        self, draw: Draw, prompt_RNQ: np.ndarray, key_R: np.ndarray, step: int, group: int, slices: int = 1,
+        self,
+        draw: Draw,
+        prompt_RNQ: np.ndarray,
+        key_R: np.ndarray,
+        step: int,
+        group: int,
+        slices: int = 1,
         judge: Callable[..., np.ndarray] | None = None,
-    ) -> Rollout:  # fmt: skip
+    ) -> Rollout:
         uniform_RBT = uniforms(key_R, step, prompt_RNQ.shape[1] * group, self.task.response_length)
         device = self.policy.device
         prompt = torch.from_numpy(prompt_RNQ).to(device)
@@ -283,10 +289,13 @@ class TokenRuns(World):
         reward_RB = self._rewards(rollout.prompt_RNQ, token, mask, rollout.group, rows)
         # A demonstration has no behavior policy and no version: these values are never read.
         return replace(
-            rollout, token_RBT=token, mask_RBT=mask, logp_mu_RBT=torch.zeros_like(rollout.logp_mu_RBT),
+            rollout,
+            token_RBT=token,
+            mask_RBT=mask,
+            logp_mu_RBT=torch.zeros_like(rollout.logp_mu_RBT),
             reward_RB=reward_RB.to(rollout.reward_RB.dtype),
             parent_RB=None if rollout.parent_RB is None else torch.full_like(rollout.parent_RB, -1),
-        )  # fmt: skip
+        )
 
     def accuracy(self, theta_RP: Tensor) -> np.ndarray:
         """Return the mean reward of fresh samples on held-out prompts, the same ones at every step; [R]."""

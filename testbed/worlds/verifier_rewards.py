@@ -250,9 +250,15 @@ def bradley_terry(difference_NF: Floats, label_N: Bools, ridge: float = 0.1) -> 
     "comparisons", source="Coste et al. (2023), arXiv:2310.02743: ensembles fitted to noisy comparisons"
 )
 def comparisons(
-    task: TokenTask, *, pairs: int = 64, members: int = 1, combine: str = "mean", wrong: float = 0.25,
-    blind: float = 0.5, noise: float = 0.5,
-) -> Verifier:  # fmt: skip
+    task: TokenTask,
+    *,
+    pairs: int = 64,
+    members: int = 1,
+    combine: str = "mean",
+    wrong: float = 0.25,
+    blind: float = 0.5,
+    noise: float = 0.5,
+) -> Verifier:
     """Fit reward models to `pairs` comparisons each, `wrong` of them mislabeled; see Compared."""
     check_solutions(task, "comparisons")
     if pairs < 1 or members < 1:

@@ -27,9 +27,13 @@ def _loss(**options: Any) -> Callable[..., Any]:
         chunked = LigerFusedLinearGRPOLoss(beta=0.0, compiled=False, use_ref_model=False, **options)
         head = torch.eye(logits.shape[-1], dtype=logits.dtype)
         return chunked(
-            logits, head, labels, completion_mask, advantages_per_response,
+            logits,
+            head,
+            labels,
+            completion_mask,
+            advantages_per_response,
             old_per_token_logps=old_per_token_logps,
-        )  # fmt: skip
+        )
 
     return telling(loss, options)
 

@@ -108,7 +108,9 @@ def _joined(logs: Sequence[Log | ScalarLog]) -> Log | ScalarLog:
     scalars = [log for log in logs if isinstance(log, ScalarLog)]
     if not tokens:
         if len(scalars) > 1:
-            raise UserError("These are scalars of two formats, perhaps from two runs: give those of one run.")
+            raise UserError(
+                "These are scalars of two formats, perhaps from two runs: give the files of one run."
+            )
         return scalars[0]
     log = joined(tokens)
     beside = "lie beside the tokens; name their file to read them."

@@ -40,7 +40,9 @@ def _sequence(row: Mapping[str, Any], where: str) -> LoggedSequence:
     mask = chosen[first:]
     given = floats(row.get("logprobs") or None, f"{where}: logprobs")
     if given is not None and len(given) != int(mask.sum()):
-        raise UserError(f"{where}: {len(given)} logprobs, {int(mask.sum())} labeled tokens; expected equal.")
+        raise UserError(
+            f"{where}: {len(given)} logprobs for {int(mask.sum())} labeled tokens; expected one each."
+        )
     logp_mu = None
     if given is not None:
         logp_mu = np.zeros(len(mask))

@@ -34,7 +34,9 @@ def _batch(path: Path) -> list[LoggedSequence]:
     held = files.tensors(path)
     missing = [n for n in ("sequences", "attention_mask", "loss_mask") if not hasattr(held.get(n), "numpy")]
     if missing:
-        raise UserError(f"{path} has no tensor {', '.join(missing)}; expected SkyRL's dump as plain tensors.")
+        raise UserError(
+            f"{path} has no tensor {', '.join(missing)}; expected a dump of SkyRL as plain tensors."
+        )
     tensors = {name: value for name, value in held.items() if hasattr(value, "numpy")}
     arrays = {name: value.to("cpu").double().numpy() for name, value in tensors.items()}
     step = files.number_in(path, r"global_step_(\d+)")

@@ -34,7 +34,9 @@ def read(paths: Sequence[Path]) -> Log:
     for path in paths:
         held = files.tensors(path)
         if not isinstance(held, dict) or not {"samples", "rollout_data"} & set(held):
-            raise UserError(f"{path} has no samples and no rollout_data; expected a dump of slime or miles.")
+            raise UserError(
+                f"{path} has neither samples nor rollout_data; expected a dump of slime or miles."
+            )
         step = int(held.get("rollout_id") or 0)
         is_train = "rollout_data" in held or "dp_shards" in held
         for index, row in _rows(held):
@@ -70,8 +72,10 @@ def _known(row: Row) -> Row:
 
 def _unjoined(rollout: Mapping[Any, Row], train: Mapping[Any, Row]) -> list[str]:
     if not train:
-        flag = "--save-debug-train-data"
-        return [f"No train data were given ({flag}): the trainer's log-probabilities are missing."]
+        return [
+            "No train data were given (--save-debug-train-data), so that the trainer's log-probabilities "
+            "are missing."
+        ]
     if not rollout:
         return ["No rollout data were given (--save-debug-rollout-data): groups and versions are missing."]
     lost, foreign = len(set(rollout) - set(train)), len(set(train) - set(rollout))
@@ -98,14 +102,18 @@ def _sequence(step: int, index: int, row: Row, mixed: list[bool]) -> LoggedSeque
     reward = row.get("reward")
     group = row.get("group_index")
     return LoggedSequence(
-        step=step, sample=str(index),
-        group=f"{step}/{'' if group is not None else 'alone '}{index if group is None else group}", mask=mask,
-        reward=number(reward, where) if not isinstance(reward, dict) else None, prompt=token[:-length],
-        token=token[-length:], logp_mu=floats(row.get("rollout_log_probs"), f"{where}: rollout_log_probs"),
+        step=step,
+        sample=str(index),
+        group=f"{step}/{'' if group is not None else 'alone '}{index if group is None else group}",
+        mask=mask,
+        reward=number(reward, where) if not isinstance(reward, dict) else None,
+        prompt=token[:-length],
+        token=token[-length:],
+        logp_mu=floats(row.get("rollout_log_probs"), f"{where}: rollout_log_probs"),
         logp_pi=floats(row.get("log_probs"), f"{where}: log_probs"),
         version=np.full(length, min(versions)) if versions else None,
         advantage=advantage if advantage is None or len(advantage) != 1 else np.full(length, advantage[0]),
-    )  # fmt: skip
+    )
 
 
 READER = Reader("slime", "rollout and train dumps, *.pt", ("*.pt",), ("rollout_id",), read)

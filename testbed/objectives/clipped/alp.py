@@ -16,9 +16,14 @@ from testbed.objectives.clipped.token_gradient import through_own_token
     max_weight="max(c, 1 + eps_high)",
 )
 def alp(
-    logp_BT: Tensor, batch: Batch, *, level: str = "token", eps_low: float = 0.5, eps_high: float = 3.0,
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    level: str = "token",
+    eps_low: float = 0.5,
+    eps_high: float = 3.0,
     c: float = 3.0,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """L = -min(R A, clip(R, 1 - eps_low, 1 + eps_high) A), for A < 0 at least c A; R = perturbed pi / mu.
 
     The loss alone: the caller adds the noise to the hidden states and the regularizer to the loss; in

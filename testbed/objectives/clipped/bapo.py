@@ -87,10 +87,18 @@ def _search(
 
 
 def algorithm_1(
-    pool_2K: Tensor, *, target: float = 0.4, low_start: float = 0.6, low_end: float = 0.9,
-    low_step: float = 0.02, high_start: float = 1.2, high_end: float = 3.0, high_step: float = 0.05,
-    share: str = "value", **_: Any,
-) -> Tensor:  # fmt: skip
+    pool_2K: Tensor,
+    *,
+    target: float = 0.4,
+    low_start: float = 0.6,
+    low_end: float = 0.9,
+    low_step: float = 0.02,
+    high_start: float = 1.2,
+    high_end: float = 3.0,
+    high_step: float = 0.05,
+    share: str = "value",
+    **_: Any,
+) -> Tensor:
     """Return (c_low, c_high): c_high raised to its end, then c_low, until the share is reached; [..., 2]."""
     lows = _steps(low_start, low_end, low_step)
     # The loop checks for room below before it moves either bound.
@@ -99,9 +107,17 @@ def algorithm_1(
 
 
 def released_search(
-    pool_2K: Tensor, *, target: float = 1.0, low_start: float = 0.6, low_end: float = 0.8,
-    low_step: float = 0.05, high_start: float = 1.2, high_end: float = 2.0, high_step: float = 0.05, **_: Any,
-) -> Tensor:  # fmt: skip
+    pool_2K: Tensor,
+    *,
+    target: float = 1.0,
+    low_start: float = 0.6,
+    low_end: float = 0.8,
+    low_step: float = 0.05,
+    high_start: float = 1.2,
+    high_end: float = 2.0,
+    high_step: float = 0.05,
+    **_: Any,
+) -> Tensor:
     """Return (c_low, c_high): c_low raised to its end, then c_high, until the odds are reached; [..., 2]."""
     lows = _steps(low_start, low_end, low_step, beyond=True)
     highs = _steps(high_start, high_end, high_step, beyond=True)
@@ -127,10 +143,19 @@ def _within(logp_BT: Tensor, batch: Batch, bounds: Tensor, c: float) -> Tensor:
     reads=("mu", "anchor", "adv"), scope="batch", statistic=BOUNDS,
 )  # fmt: skip
 def bapo(
-    logp_BT: Tensor, batch: Batch, *, target: float = 0.4, low_start: float = 0.6, low_end: float = 0.9,
-    low_step: float = 0.02, high_start: float = 1.2, high_end: float = 3.0, high_step: float = 0.05,
-    share: str = "value", mu_weights: bool = True,
-) -> Tensor:  # fmt: skip
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    target: float = 0.4,
+    low_start: float = 0.6,
+    low_end: float = 0.9,
+    low_step: float = 0.02,
+    high_start: float = 1.2,
+    high_end: float = 3.0,
+    high_step: float = 0.05,
+    share: str = "value",
+    mu_weights: bool = True,
+) -> Tensor:
     """L = -min(u A, clip(u, c_low, c_high) A), u = pi/anchor; bounds solved for a target share of A > 0.
 
     The bounds are absolute. Algorithm 1 raises c_high by its step to its end, then c_low, and stops at
@@ -158,10 +183,18 @@ def bapo(
     reads=("anchor", "adv"), max_weight="max(c, high_end)", statistic=RELEASED_BOUNDS,
 )  # fmt: skip
 def bapo_author(
-    logp_BT: Tensor, batch: Batch, *, target: float = 1.0, low_start: float = 0.6, low_end: float = 0.8,
-    low_step: float = 0.05, high_start: float = 1.2, high_end: float = 2.0, high_step: float = 0.05,
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    target: float = 1.0,
+    low_start: float = 0.6,
+    low_end: float = 0.8,
+    low_step: float = 0.05,
+    high_start: float = 1.2,
+    high_end: float = 2.0,
+    high_step: float = 0.05,
     c: float = 3.0,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """L = dual_clip with absolute bounds: c_low, then c_high raised until positive / negative >= target.
 
     A ratio, not a share, without mu's weights. c_low moves first: if the target is unmet at the start, c_low

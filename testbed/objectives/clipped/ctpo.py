@@ -14,9 +14,14 @@ from testbed.objectives.clipped.token_gradient import through_own_token
     ratio="prefix", reads=("anchor", "adv"), scope="sequence", detached=True,
 )  # fmt: skip
 def ctpo(
-    logp_BT: Tensor, batch: Batch, *, b_low: float = 0.025, b_high: float = 0.05, b_c: float = 0.05,
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    b_low: float = 0.025,
+    b_high: float = 0.05,
+    b_c: float = 0.05,
     p: float = 0.5,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """L = -min(R A, clip(R, e^(-b_low n^p), e^(b_high n^p)) A), R = sg[u_1...u_t] pi/sg[pi], u = pi/anchor.
 
     n counts the tokens under the mask up to this one, from 1; only the current token has a gradient. For A <
@@ -39,9 +44,16 @@ def _windowed(log_r_BT: Tensor, batch: Batch, b_low: float, b_high: float, b_c: 
 
 @objective.variant("ctpo@author", source="horizon-llm/CTPO acc40211 2026-06-24, core_algos.py")
 def ctpo_author(
-    logp_BT: Tensor, batch: Batch, *, b_low: float = 0.025, b_high: float = 0.05, b_c: float = 0.05,
-    p: float = 0.5, log_clamp: float = 20.0, log_max: float = 10.0,
-) -> Tensor:  # fmt: skip
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    b_low: float = 0.025,
+    b_high: float = 0.05,
+    b_c: float = 0.05,
+    p: float = 0.5,
+    log_clamp: float = 20.0,
+    log_max: float = 10.0,
+) -> Tensor:
     """L = ctpo with every log u clamped to +-20 before the sum, and log R to at most 10.
 
     One token can move the prefix ratio by e^20 at most, so a prefix recovers sooner. The second clamp matters
@@ -58,9 +70,16 @@ def ctpo_author(
     source="horizon-llm/CTPO acc40211 2026-06-24, core_algos.py ('cum-token-geomean-la')",
 )
 def ctpo_author_geomean(
-    logp_BT: Tensor, batch: Batch, *, b_low: float = 0.025, b_high: float = 0.05, b_c: float = 0.05,
-    p: float = -0.5, log_clamp: float = 20.0, log_max: float = 10.0,
-) -> Tensor:  # fmt: skip
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    b_low: float = 0.025,
+    b_high: float = 0.05,
+    b_c: float = 0.05,
+    p: float = -0.5,
+    log_clamp: float = 20.0,
+    log_max: float = 10.0,
+) -> Tensor:
     """L = ctpo with R = (u_1...u_t)^(1/t) and windows e^(-b_low n^-1/2), e^(b_high n^-1/2) that narrow.
 
     The mean of a random walk's steps shrinks as n^-1/2, so p = -1/2. The ratio is length-normalized but the

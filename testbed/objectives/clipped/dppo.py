@@ -48,9 +48,14 @@ def dppo_tv(
     keep=_against_anchor,
 )
 def dppo_tv_verl(
-    logp_BT: Tensor, batch: Batch, *, d_low: float = 0.2, d_high: float = 0.2, cap: float = 3.0,
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    d_low: float = 0.2,
+    d_high: float = 0.2,
+    cap: float = 3.0,
     log_clamp: float = 20.0,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """L = dppo_tv with anchor for mu, cap = 3 and log(pi/anchor) clamped to +-20.
 
     A stock configuration caps the ratio at 3 (20 is only the fallback), so rare tokens lose weight sooner.
@@ -67,9 +72,14 @@ def dppo_tv_verl(
     detached=False, max_weight=None, sign=False, penalty=True, keep=None,
 )  # fmt: skip
 def dppo_tv_prime_rl(
-    logp_BT: Tensor, batch: Batch, *, d_low: float = 0.2, d_high: float = 0.2, kl_tau: float = 1e-3,
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    d_low: float = 0.2,
+    d_high: float = 0.2,
+    kl_tau: float = 1e-3,
     adv_tau: float = 1.0,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """L = -M rho adv_tau A + kl_tau (log rho)^2, M as in dppo_tv, rho = pi/mu.
 
     It sets no cap on rho. The term in (log rho)^2 pulls toward mu, also for masked tokens and A = 0, with

@@ -27,9 +27,14 @@ def dual_clip(
     "dual_clip@verl", source="verl-project/verl 1dda039b 2026-08-22, verl/trainer/ppo/core_algos.py"
 )
 def dual_clip_verl(
-    logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2, c: float = 3.0,
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    eps_low: float = 0.2,
+    eps_high: float = 0.2,
+    c: float = 3.0,
     log_clamp: float = 20.0,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """L = dual_clip with log u clamped to +-20 before the exponential, u = pi/anchor.
 
     A token with A > 0 and u < e^-20 loses its (vanishing) weight u; the rest is as in the paper.

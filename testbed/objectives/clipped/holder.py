@@ -22,9 +22,14 @@ _GEOMETRIC = 1e-6
     ratio="power_mean", reads=("anchor", "adv"), scope="sequence", on_policy="1/T",
 )  # fmt: skip
 def holder(
-    logp_BT: Tensor, batch: Batch, *, p: float = 1.0, eps_low: float = 0.2, eps_high: float = 0.2,
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    p: float = 1.0,
+    eps_low: float = 0.2,
+    eps_high: float = 0.2,
     clip: str = "sequence",
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """L = -(1/T) min(m A, clip(m, 1 - eps_low, 1 + eps_high) A), m = (mean of u^p)^(1/p), u = pi/anchor.
 
     Token t weighs m u_t^p / sum u^p: p > 1 follows the largest ratios, p < 0 the smallest; p = 0 is the

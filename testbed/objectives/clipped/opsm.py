@@ -22,9 +22,14 @@ def not_left_behind(logp_BT: Tensor, batch: Batch, *, delta: float = 0.1) -> Ten
     reads=("mu", "anchor", "adv"), scope="sequence", keep=not_left_behind,
 )  # fmt: skip
 def opsm(
-    logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2, delta: float = 0.1,
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    eps_low: float = 0.2,
+    eps_high: float = 0.2,
+    delta: float = 0.1,
     c: float = math.inf,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """L = -M min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), M = 0 where A < 0 and mean log(mu/pi) > delta.
 
     u = pi/anchor. The mean over the sequence's tokens is against mu, so staleness and engine mismatch both

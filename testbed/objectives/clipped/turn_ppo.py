@@ -18,9 +18,14 @@ _SOURCE = "Li et al. (2025), ST-PPO, arXiv:2511.20718"
     detached=True,
 )  # fmt: skip
 def st_ppo(
-    logp_BT: Tensor, batch: Batch, *, eps_low: float = 0.2, eps_high: float = 0.2, correction: str = "norm",
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    eps_low: float = 0.2,
+    eps_high: float = 0.2,
+    correction: str = "norm",
     alpha: float = 1.0,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """L = -min(w A, clip(w) A) / max(1, |C|), or undivided plus alpha w A at cut tokens; w of a turn.
 
     w = (prod over the turn of pi/anchor)^(1/n), as in turn_ppo. C is the clipping bias, the gradient
@@ -41,9 +46,15 @@ def st_ppo(
 
 
 def corrected_clip(
-    logp_BT: Tensor, batch: Batch, *, level: str, eps_low: float, eps_high: float, correction: str,
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    level: str,
+    eps_low: float,
+    eps_high: float,
+    correction: str,
     alpha: float,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Return PPO's clipped loss with ST-PPO's correction; raise UserError for an unknown one."""
     log_w_BT, low, high = log_ratio(level, logp_BT, batch, "anchor"), 1 - eps_low, 1 + eps_high
     if correction not in CORRECTIONS:

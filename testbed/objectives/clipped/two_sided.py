@@ -26,7 +26,9 @@ def two_sided(
     Raises UserError for delta < 1.
     """
     if delta < 1:
-        raise UserError(f"two_sided has delta={delta}; a cap below 1 cuts on-policy data. Use 1 or more.")
+        raise UserError(
+            f"two_sided has delta={delta}; a cap below 1 would cut on-policy data. Use 1 or more."
+        )
     log_u_BT = log_token(logp_BT, batch, base="anchor")
     high = 1 + eps_high
     clipped_BT = one_sided_clip(log_u_BT, batch.adv_BT, 1 - eps_low, min(high, delta), max(high, delta))

@@ -108,9 +108,16 @@ def mean_window_no_outlier(logp_BT: Tensor, batch: Batch, **hyper: Any) -> Tenso
 
 
 def decoupled(
-    logp_BT: Tensor, batch: Batch, *, eps_low: float, eps_high: float, c: float = math.inf,
-    weight: Part | None = None, keep: Part | None = None, **hyper: Any,
-) -> Tensor:  # fmt: skip
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    eps_low: float,
+    eps_high: float,
+    c: float = math.inf,
+    weight: Part | None = None,
+    keep: Part | None = None,
+    **hyper: Any,
+) -> Tensor:
     """Return -h min(u A, clip(u, 1 - eps_low, 1 + eps_high) A), u = pi/anchor; 0 for tokens not kept.
 
     weight: log of the detached weight h; None for h = 1. keep: the tokens with h > 0; None keeps all. hyper:

@@ -45,9 +45,14 @@ def mu_schedule(
     detached=True, statistic=SHARES,
 )  # fmt: skip
 def chord(
-    logp_BT: Tensor, batch: Batch, *, mu: float = 0.1, phi: str = "on", eps_low: float = 0.2,
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    mu: float = 0.1,
+    phi: str = "on",
+    eps_low: float = 0.2,
     eps_high: float = 0.2,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """L = (1 - mu) N/N_r PPO-clip on rollouts, mu N/N_e (-sg[p (1 - p)] log pi) on expert tokens, p = pi.
 
     N_r and N_e are the tokens of rollouts (replayed ones included) and of expert sequences, N all tokens:

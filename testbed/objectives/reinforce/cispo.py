@@ -54,9 +54,14 @@ def cispo_trl(logp_BT: Tensor, batch: Batch, *, eps_high: float = 5.0) -> Tensor
 
 
 def inside_ppo_window(
-    logp_BT: Tensor, batch: Batch, *, eps_low: float = 1.0, eps_high: float = 0.28,
-    mask_low: float | None = None, mask_high: float | None = None,
-) -> Tensor:  # fmt: skip
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    eps_low: float = 1.0,
+    eps_high: float = 0.28,
+    mask_low: float | None = None,
+    mask_high: float | None = None,
+) -> Tensor:
     """Return False for A > 0 above 1 + mask_high and A < 0 below 1 - mask_low; bool [..., B, T].
 
     mask_low, mask_high: eps_low and eps_high where they are None.
@@ -74,9 +79,14 @@ def inside_ppo_window(
     keep=inside_ppo_window,
 )
 def cispo_trinity_mask(
-    logp_BT: Tensor, batch: Batch, *, eps_low: float = 1.0, eps_high: float = 0.28,
-    mask_low: float | None = None, mask_high: float | None = None,
-) -> Tensor:  # fmt: skip
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    eps_low: float = 1.0,
+    eps_high: float = 0.28,
+    mask_low: float | None = None,
+    mask_high: float | None = None,
+) -> Tensor:
     """L = -M sg[clip(rho, 1 - eps_low, 1 + eps_high)] A log pi, M = 0 where PPO's clip would cut.
 
     Without its optional mask Trinity-RFT's is plain cispo, [0, 1.28]. With the mask, positives beyond the

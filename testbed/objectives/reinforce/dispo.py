@@ -14,9 +14,14 @@ from testbed.objectives import objective
     max_weight="1+max(eps_high_pos, eps_high_neg)",
 )  # fmt: skip
 def dispo(
-    logp_BT: Tensor, batch: Batch, *, eps_low_pos: float = 0.2, eps_high_pos: float = 10.0,
-    eps_low_neg: float = 1.0, eps_high_neg: float = 100.0,
-) -> Tensor:  # fmt: skip
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    eps_low_pos: float = 0.2,
+    eps_high_pos: float = 10.0,
+    eps_low_neg: float = 1.0,
+    eps_high_neg: float = 100.0,
+) -> Tensor:
     """L = -sg[clip(rho, 1 - eps_low, 1 + eps_high)] A log pi, eps by the sign of A, rho = pi/mu.
 
     Correct answers never weigh less than 0.8; wrong ones taper to 0 and have almost no upper bound. A = 0 has

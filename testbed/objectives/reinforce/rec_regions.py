@@ -16,9 +16,14 @@ ONE_SIDE_LEVELS = ("token", "geometric")
 
 
 def masked_reinforce(
-    logp_BT: Tensor, batch: Batch, *, keep: Callable[..., Tensor], weight: str, level: str = "token",
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    keep: Callable[..., Tensor],
+    weight: str,
+    level: str = "token",
     **bounds: float,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Return -M h A log pi, h = 1 for weight "none" and the detached ratio for "importance".
 
     keep: M, by the ratio at a level and its bounds.

@@ -25,9 +25,14 @@ def kernel(log_w_BT: Tensor, adv_BT: Tensor, pos: tuple[float, float], neg: tupl
     max_weight="max((k_pos/lam_pos)**k_pos*exp(lam_pos-k_pos), (k_neg/lam_neg)**k_neg*exp(lam_neg-k_neg))",
 )  # fmt: skip
 def vespo(
-    logp_BT: Tensor, batch: Batch, *, k_pos: float = 2.0, lam_pos: float = 3.0, k_neg: float = 3.0,
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    k_pos: float = 2.0,
+    lam_pos: float = 3.0,
+    k_neg: float = 3.0,
     lam_neg: float = 2.0,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """L = -sg[W^k exp(lam (1 - W))] A log pi, W = prod_t pi/mu, k and lam by the sign of A.
 
     The weight is 1 on-policy, largest at W = k/lam (2/3 for A > 0, 3/2 for A < 0) and 0 in both limits.
@@ -44,9 +49,14 @@ def vespo(
     reads=("anchor", "adv"),
 )
 def vespo_trl(
-    logp_BT: Tensor, batch: Batch, *, k_pos: float = 2.0, lam_pos: float = 3.0, k_neg: float = 3.0,
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    k_pos: float = 2.0,
+    lam_pos: float = 3.0,
+    k_neg: float = 3.0,
     lam_neg: float = 2.0,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """L = -sg[W^k exp(lam (1 - W))] A log pi, W = prod_t pi/anchor with clamped logarithms.
 
     Token log-ratios are clamped to +-20, log W to [log 1e-8, 20]. Beyond these the weight is below 1e-12

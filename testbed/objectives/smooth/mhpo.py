@@ -17,9 +17,15 @@ ON_POLICY = math.exp(-(math.log(2) ** 1.5) - (math.log(2) / 0.8) ** 2)
     on_policy=ON_POLICY,
 )  # fmt: skip
 def mhpo(
-    logp_BT: Tensor, batch: Batch, *, c: float = 1.5, k_pos: float = 1.5, lam_pos: float = 1.0,
-    k_neg: float = 2.0, lam_neg: float = 0.8,
-) -> Tensor:  # fmt: skip
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    c: float = 1.5,
+    k_pos: float = 1.5,
+    lam_pos: float = 1.0,
+    k_neg: float = 2.0,
+    lam_neg: float = 0.8,
+) -> Tensor:
     """L = -exp(psi - sg[zeta]) A, psi = c tanh(log u / c), u = pi/anchor.
 
     zeta = (softplus(psi) / lam_pos)^k_pos + (softplus(-psi) / lam_neg)^k_neg, for both signs of A. The weight

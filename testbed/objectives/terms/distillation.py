@@ -18,9 +18,13 @@ from testbed.objectives.terms.kl_estimators import kl_term
     detached=True,
 )
 def distillation(
-    logp_BT: Tensor, batch: Batch, *, estimator: str = "k1", direction: str = "reverse",
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    estimator: str = "k1",
+    direction: str = "reverse",
     gradient: str = "score",
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """L = sg[log(pi/ref)] log pi: a reward of log(ref/pi) for every token, where ref is the teacher.
 
     On samples of pi its expected gradient is that of KL(pi || teacher), per token. estimator, direction and

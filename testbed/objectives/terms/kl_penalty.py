@@ -20,9 +20,14 @@ from testbed.objectives.terms.kl_estimators import kl_term
     on_policy=None,
 )
 def kl_penalty(
-    logp_BT: Tensor, batch: Batch, *, estimator: str = "k3", direction: str = "reverse", base: Base = "ref",
+    logp_BT: Tensor,
+    batch: Batch,
+    *,
+    estimator: str = "k3",
+    direction: str = "reverse",
+    base: Base = "ref",
     gradient: str = "pathwise",
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """L = k3 = ref/pi - 1 - log(ref/pi), or k1 = log(pi/ref), or k2 = log(pi/ref)^2 / 2, or abs of k1.
 
     On samples of pi, with x = log(pi/base), the expected gradients are: 0 for pathwise k1; that of KL(pi ||

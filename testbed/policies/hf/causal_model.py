@@ -309,9 +309,14 @@ class CausalModel:
         return feature_BTH
 
     def packed(
-        self, weights: dict[str, Tensor], prompt_NQ: Tensor, real_NQ: Tensor, token_BT: Tensor, group: int,
+        self,
+        weights: dict[str, Tensor],
+        prompt_NQ: Tensor,
+        real_NQ: Tensor,
+        token_BT: Tensor,
+        group: int,
         token_C: Tensor,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """Return `run_responses` with a row per prompt, on top of the common tokens token_C."""
         common = len(token_C)
         read = self._run_common(weights, token_C, len(prompt_NQ)) if common else None
@@ -344,9 +349,13 @@ class CausalModel:
             )
 
     def _call(
-        self, weights: dict[str, Tensor], token_BT: Tensor, seen: Tensor | None, position_BT: Tensor,
+        self,
+        weights: dict[str, Tensor],
+        token_BT: Tensor,
+        seen: Tensor | None,
+        position_BT: Tensor,
         cache: Any,
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """Run the module; seen: real positions, bool [B, Q], or what to add to attention, [B, 1, T, Q]."""
         inputs: dict[str, Any] = {
             "input_ids": token_BT,

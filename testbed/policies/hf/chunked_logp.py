@@ -48,9 +48,14 @@ def logits_score_norm(logits_NV: Tensor, token_N: Tensor) -> Tensor:
 class _ChunkedLogp(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, hidden_NH: Tensor, weight_VH: Tensor, bias_V: Tensor | None, token_N: Tensor, scale: float,
+        ctx: Any,
+        hidden_NH: Tensor,
+        weight_VH: Tensor,
+        bias_V: Tensor | None,
+        token_N: Tensor,
+        scale: float,
         entropy: bool,
-    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+    ) -> tuple[Tensor, Tensor]:
         wide = torch.promote_types(hidden_NH.dtype, torch.float32)
         logp_N = torch.empty(len(token_N), dtype=wide, device=hidden_NH.device)
         normalizer_N = torch.empty_like(logp_N)

@@ -67,9 +67,12 @@ class VllmEngine:
             ) from error
         self._make = vllm.SamplingParams
         self._llm = vllm.LLM(
-            model=str(model_path), logprobs_mode="processed_logprobs", gpu_memory_utilization=memory,
-            trust_remote_code=False, **options,
-        )  # fmt: skip
+            model=str(model_path),
+            logprobs_mode="processed_logprobs",
+            gpu_memory_utilization=memory,
+            trust_remote_code=False,
+            **options,
+        )
         self._version = 0
 
     def load(self, weights: Mapping[str, Tensor], version: int) -> None:
@@ -84,11 +87,19 @@ class VllmEngine:
     ) -> list[Completion]:
         """Return `group` responses to each prompt, end tokens and stop strings included."""
         params = self._make(
-            n=group, temperature=sampling.temperature, top_p=1.0, top_k=0, max_tokens=sampling.length,
-            logprobs=0, seed=seed, stop_token_ids=list(sampling.end_tokens),
-            stop=list(sampling.stops) or None, include_stop_str_in_output=True,
-            ignore_eos=not sampling.end_tokens, skip_special_tokens=False,
-        )  # fmt: skip
+            n=group,
+            temperature=sampling.temperature,
+            top_p=1.0,
+            top_k=0,
+            max_tokens=sampling.length,
+            logprobs=0,
+            seed=seed,
+            stop_token_ids=list(sampling.end_tokens),
+            stop=list(sampling.stops) or None,
+            include_stop_str_in_output=True,
+            ignore_eos=not sampling.end_tokens,
+            skip_special_tokens=False,
+        )
         outputs = self._llm.generate([{"prompt_token_ids": list(prompt)} for prompt in prompts], params)
         found = [answer for output in outputs for answer in output.outputs]
         return [self._completion(answer) for answer in found]

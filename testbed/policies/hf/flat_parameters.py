@@ -21,7 +21,9 @@ class FlatParameters:
             if not parameter.requires_grad:
                 continue
             if not parameter.is_floating_point():
-                raise UserError(f"Weight '{name}' is {parameter.dtype}; give a model that is not quantized.")
+                raise UserError(
+                    f"Weight '{name}' has dtype {parameter.dtype}; give a model that is not quantized."
+                )
             self.names.append(name)
             self.shapes.append(parameter.shape)
         self.sizes = [math.prod(shape) for shape in self.shapes]

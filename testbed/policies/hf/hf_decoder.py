@@ -147,9 +147,13 @@ class Decoder:
 
 
 def write(
-    reader: Reader, orders: Sequence[Sequence[DecodeRequest]], out: Drawn, choose: Sequence[Choose],
-    ended: Sequence[Ended], distribution: Distribution | None = None,
-) -> None:  # fmt: skip
+    reader: Reader,
+    orders: Sequence[Sequence[DecodeRequest]],
+    out: Drawn,
+    choose: Sequence[Choose],
+    ended: Sequence[Ended],
+    distribution: Distribution | None = None,
+) -> None:
     """Write the requests of every replica into out, [R, B, T].
 
     orders, choose, ended: one per replica. With a distribution all replicas advance in step, because it needs

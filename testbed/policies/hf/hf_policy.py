@@ -70,11 +70,20 @@ class HuggingFacePolicy(Policy):
     """
 
     def __init__(
-        self, model_path: str | Path, task: TokenTask, device: str | torch.device = "cpu",
-        temperature: float = 1.0, dtype: str | torch.dtype = "float32", attention: str = "auto",
-        micro_tokens: int = 0, lora: int = 0, lora_alpha: float = 0.0, lora_targets: str = ALL,
-        adapter: str = "", engine: str = "",
-    ) -> None:  # fmt: skip
+        self,
+        model_path: str | Path,
+        task: TokenTask,
+        device: str | torch.device = "cpu",
+        temperature: float = 1.0,
+        dtype: str | torch.dtype = "float32",
+        attention: str = "auto",
+        micro_tokens: int = 0,
+        lora: int = 0,
+        lora_alpha: float = 0.0,
+        lora_targets: str = ALL,
+        adapter: str = "",
+        engine: str = "",
+    ) -> None:
         check_options(temperature, dtype, micro_tokens, lora, lora_alpha, adapter)
         self.dtype = DTYPES[dtype] if isinstance(dtype, str) else dtype
         self._wide = torch.promote_types(self.dtype, torch.float32)
@@ -123,9 +132,14 @@ class HuggingFacePolicy(Policy):
 
     @torch.no_grad()
     def sample(
-        self, theta_RP: Tensor, prompt_RNQ: Tensor, group: int, uniform_RBT: Tensor | npt.ArrayLike,
-        greedy: bool = False, distribution: Distribution | None = None,
-    ) -> Drawn:  # fmt: skip
+        self,
+        theta_RP: Tensor,
+        prompt_RNQ: Tensor,
+        group: int,
+        uniform_RBT: Tensor | npt.ArrayLike,
+        greedy: bool = False,
+        distribution: Distribution | None = None,
+    ) -> Drawn:
         """Return token_RBT, mask_RBT and logp_RBT, drawn by inverse CDF from the given uniforms; no gradient.
 
         greedy takes the likeliest token for any uniforms. distribution: what an engine draws from
@@ -154,9 +168,15 @@ class HuggingFacePolicy(Policy):
 
     @torch.no_grad()
     def sample_in_flight(
-        self, theta_RWP: Tensor, version_RBT: Tensor, prompt_RNQ: Tensor, group: int,
-        uniform_RBT: Tensor | npt.ArrayLike, cache: str = "kept", distribution: Distribution | None = None,
-    ) -> Drawn:  # fmt: skip
+        self,
+        theta_RWP: Tensor,
+        version_RBT: Tensor,
+        prompt_RNQ: Tensor,
+        group: int,
+        uniform_RBT: Tensor | npt.ArrayLike,
+        cache: str = "kept",
+        distribution: Distribution | None = None,
+    ) -> Drawn:
         """`sample` for responses with token t drawn at version_RBT[r, b, t] of theta_RWP.
 
         Rows with equal versions over time are written together; each distinct sequence of versions costs one
@@ -172,9 +192,14 @@ class HuggingFacePolicy(Policy):
 
     @torch.no_grad()
     def logp_in_flight(
-        self, theta_RWP: Tensor, version_RBT: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor,
+        self,
+        theta_RWP: Tensor,
+        version_RBT: Tensor,
+        prompt_RNQ: Tensor,
+        token_RBT: Tensor,
+        mask_RBT: Tensor,
         cache: str = "kept",
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """Return the log-probabilities [R, B, T] that `sample_in_flight` records; no gradient."""
         group = token_RBT.shape[1] // prompt_RNQ.shape[1]
         orders = self._courses(theta_RWP, version_RBT, prompt_RNQ, group, token_RBT.shape, cache)
@@ -237,9 +262,13 @@ class HuggingFacePolicy(Policy):
         return written(found, len(uniform_BT), uniform_BT.shape[1], self.task.vocabulary, self.loaded)
 
     def _write(
-        self, orders: Sequence[Sequence[DecodeRequest]], choose: Sequence[Choose], ended: Sequence[Ended],
-        shape: Sequence[int], distribution: Distribution | None = None,
-    ) -> Drawn:  # fmt: skip
+        self,
+        orders: Sequence[Sequence[DecodeRequest]],
+        choose: Sequence[Choose],
+        ended: Sequence[Ended],
+        shape: Sequence[int],
+        distribution: Distribution | None = None,
+    ) -> Drawn:
         token_RBT = torch.zeros(tuple(shape), dtype=torch.int64, device=self.device)
         out = token_RBT, torch.zeros_like(token_RBT).bool(), torch.zeros_like(token_RBT, dtype=self._wide)
         write(Reader(self._model, self.task, self._logits), orders, out, choose, ended, distribution)
@@ -255,9 +284,14 @@ class HuggingFacePolicy(Policy):
         return DecodeRequest(weights, path_T, prompt_NQ, self._real(prompt_NQ), group, row_B)
 
     def _courses(
-        self, theta_RWP: Tensor, version_RBT: Tensor, prompt_RNQ: Tensor, group: int, shape: torch.Size,
+        self,
+        theta_RWP: Tensor,
+        version_RBT: Tensor,
+        prompt_RNQ: Tensor,
+        group: int,
+        shape: torch.Size,
         cache: str,
-    ) -> list[list[DecodeRequest]]:  # fmt: skip
+    ) -> list[list[DecodeRequest]]:
         """Group the rows of every replica by equal sequences of versions."""
         recomputed, replicas = checked_cache(cache) == "recomputed", []
         version_RBT = checked_versions(version_RBT, torch.Size(shape), theta_RWP.shape[1])

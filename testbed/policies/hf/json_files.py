@@ -18,5 +18,7 @@ def read_json(path: Path) -> dict[str, Any]:
     except ValueError as error:
         raise UserError(f"{path} is not valid JSON: {error}.") from error
     if not isinstance(content, dict):
-        raise UserError(f"{path} holds a {type(content).__name__}, expected an object with settings.")
+        raise UserError(
+            f"{path} holds a {type(content).__name__}, expected an object with the model's settings."
+        )
     return content

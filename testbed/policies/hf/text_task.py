@@ -95,8 +95,9 @@ class TextTask(TokenTask):
             tokens = self._encode(" " + self.task.text(token_T, kept_T), special=False)
             tokens += [] if self.end_token is None else [self.end_token]
             if len(tokens) > self.response_length:
-                now = f"raise response_length, now {self.response_length}"
-                raise UserError(f"A solution has {len(tokens)} tokens; {now}.")
+                raise UserError(
+                    f"A solution has {len(tokens)} tokens; raise response_length, now {self.response_length}."
+                )
             response_NT[n, : len(tokens)], mask_NT[n, : len(tokens)] = tokens, True
         return response_NT, mask_NT
 
@@ -159,7 +160,9 @@ class TextTask(TokenTask):
         text = text.removeprefix(self._before).removesuffix(self._after)
         tokens = [self._codes.get(part, -1) for part in (text.split() if self._wide else text)]
         if -1 in tokens or len(tokens) > self.task.prompt_length:
-            raise UserError(f"{text!r} is not one of this task's prompts; score only prompts that it gave.")
+            raise UserError(
+                f"{text!r} is not one of this task's prompts; score only prompts that the task gave."
+            )
         pad = [] if self.task.pad_token is None else [self.task.pad_token]
         return np.array(pad * (self.task.prompt_length - len(tokens)) + tokens, dtype=np.int64)
 

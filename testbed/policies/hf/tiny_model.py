@@ -57,10 +57,17 @@ class Lesson:
 
 
 def train_base(
-    path: str | Path, task: TokenTask, architecture: str = "qwen2", tokenizer: str = "char", seed: int = 0,
-    width: int = 64, layers: int = 2, vocabulary: int = 512, lesson: Lesson = Lesson(),
+    path: str | Path,
+    task: TokenTask,
+    architecture: str = "qwen2",
+    tokenizer: str = "char",
+    seed: int = 0,
+    width: int = 64,
+    layers: int = 2,
+    vocabulary: int = 512,
+    lesson: Lesson = Lesson(),
     progress: Progress | None = None,
-) -> Path:  # fmt: skip
+) -> Path:
     """Train a model from scratch on solutions of the task; save it and its tokenizer as an ordinary folder.
 
     architecture: one of ARCHITECTURES. tokenizer: "char", one token per symbol of the task, or "bpe",
@@ -115,9 +122,14 @@ def teach(folder: Path, task: TokenTask, seed: int, lesson: Lesson, progress: Pr
 
 
 def teaching_loss(
-    policy: HuggingFacePolicy, theta_RP: Tensor, task: TokenTask, sequences: int, noise: float, seed: int,
+    policy: HuggingFacePolicy,
+    theta_RP: Tensor,
+    task: TokenTask,
+    sequences: int,
+    noise: float,
+    seed: int,
     step: int,
-) -> Tensor:  # fmt: skip
+) -> Tensor:
     """Return -mean log pi(solution token) over fresh prompts and noisy solutions, a scalar."""
     prompt_NQ = task.prompts(rng.generator(seed, "tiny-model/prompts", step), sequences)
     token_NT, mask_NT = task.teacher(prompt_NQ, rng.generator(seed, "tiny-model/teacher", step), noise)

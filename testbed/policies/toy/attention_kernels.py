@@ -50,9 +50,13 @@ LOG2_E = 1.0 / math.log(2.0)
 
 @compiled
 def tree_forward(
-    qkv_RIM: Floats, first_RN: Counts, attended_RDM: Floats, prompt_p: Floats, response_p: Floats,
+    qkv_RIM: Floats,
+    first_RN: Counts,
+    attended_RDM: Floats,
+    prompt_p: Floats,
+    response_p: Floats,
     counts: tuple[int, int, int],
-) -> None:  # fmt: skip
+) -> None:
     """Fill attended_RDM and probabilities [R, H, rows, 8]; prompts' blocks have Q rows, others S + Q.
 
     counts: tokens of a prompt, Q, and of a response, S, and the responses G to a prompt.
@@ -74,9 +78,15 @@ def tree_forward(
 
 @compiled
 def tree_backward(
-    grad_RIM: Floats, g_RDM: Floats, qkv_RIM: Floats, attended_RDM: Floats, prompt_p: Floats,
-    response_p: Floats, first_RN: Counts, counts: tuple[int, int, int],
-) -> None:  # fmt: skip
+    grad_RIM: Floats,
+    g_RDM: Floats,
+    qkv_RIM: Floats,
+    attended_RDM: Floats,
+    prompt_p: Floats,
+    response_p: Floats,
+    first_RN: Counts,
+    counts: tuple[int, int, int],
+) -> None:
     """Fill grad_RIM, the gradient of queries, keys and values, given the gradient g of the attended."""
     N, H, third = U(first_RN.shape[1]), U(prompt_p.shape[1]), U(attended_RDM.shape[1])
     (length, slots, group), head = counts, third // H

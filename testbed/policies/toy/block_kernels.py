@@ -50,9 +50,15 @@ def read_gradient(
 
 @compiled_for_weights("out_RDD", "up_RHD", "down_RDH")
 def feed_forward(
-    z_RDM: Floats, y_RDM: Floats, x_RDM: Floats, attended_RDM: Floats, out_RDD: Floats, up_RHD: Floats,
-    down_RDH: Floats, epsilon: np.float32,
-) -> None:  # fmt: skip
+    z_RDM: Floats,
+    y_RDM: Floats,
+    x_RDM: Floats,
+    attended_RDM: Floats,
+    out_RDD: Floats,
+    up_RHD: Floats,
+    down_RDH: Floats,
+    epsilon: np.float32,
+) -> None:
     """z = y + down relu(up norm(y)) with y = x + out attended."""
     R, D, M = U(x_RDM.shape[0]), U(x_RDM.shape[1]), U(x_RDM.shape[2])
     y, normed, hidden = _room(D, M), _room(D, M), _room(up_RHD.shape[1], M)
@@ -70,9 +76,15 @@ def feed_forward(
 
 @compiled_for_weights("out_RDD", "up_RHD", "down_RDH")
 def feed_forward_gradient(
-    grads: tuple[Floats, Floats, Floats, Floats, Floats], g_RDM: Floats, y_RDM: Floats, attended_RDM: Floats,
-    out_RDD: Floats, up_RHD: Floats, down_RDH: Floats, epsilon: np.float32,
-) -> None:  # fmt: skip
+    grads: tuple[Floats, Floats, Floats, Floats, Floats],
+    g_RDM: Floats,
+    y_RDM: Floats,
+    attended_RDM: Floats,
+    out_RDD: Floats,
+    up_RHD: Floats,
+    down_RDH: Floats,
+    epsilon: np.float32,
+) -> None:
     """Fill the gradients of x, attended, out, up and down, given that of z and the forward pass's y."""
     (R, D, M), H = y_RDM.shape, up_RHD.shape[1]
     grad_x, grad_attended, grad_out, grad_up, grad_down = grads

@@ -155,9 +155,13 @@ class VersionedDecoder:
     """
 
     def __init__(
-        self, weights: Mapping[int, Weights], heads: int, temperature: float, prompts: Prompts,
+        self,
+        weights: Mapping[int, Weights],
+        heads: int,
+        temperature: float,
+        prompts: Prompts,
         version_RBT: Tensor,
-    ) -> None:  # fmt: skip
+    ) -> None:
         self.weights, self.temperature, self.version_RBT = weights, temperature, version_RBT
         self.length = prompts.token_RNQ.shape[2]
         first = {v: read_prompts(weights[v], heads, prompts) for v in self._present(0)}
@@ -245,9 +249,13 @@ def can_write(weights: Weights, heads: int) -> bool:
 
 
 def write(
-    weights: Weights, heads: int, temperature: float, prompts: Prompts, end_token: int | None,
+    weights: Weights,
+    heads: int,
+    temperature: float,
+    prompts: Prompts,
+    end_token: int | None,
     uniform_RBT: Tensor,
-) -> Drawn:  # fmt: skip
+) -> Drawn:
     """Return what `sampler.generate` draws from one version, in one compiled pass per replica.
 
     Probabilities are float32, their sums float64.

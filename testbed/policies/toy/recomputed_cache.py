@@ -12,9 +12,13 @@ from testbed.policies.toy.toy_sampler import generate
 
 
 def generate_recomputed(
-    decoder: Callable[[int], Decoder], version_RBT: Tensor, end_token: int | None, uniform_RBT: Tensor,
-    distribution: Distribution | None = None, tool: Tool | None = None,
-) -> Drawn:  # fmt: skip
+    decoder: Callable[[int], Decoder],
+    version_RBT: Tensor,
+    end_token: int | None,
+    uniform_RBT: Tensor,
+    distribution: Distribution | None = None,
+    tool: Tool | None = None,
+) -> Drawn:
     """Return token_RBT, mask_RBT and logp_RBT; decoder(version_RBT[..., t]) alone draws token t.
 
     Each version generates every sequence from its start, keeps tokens of older versions and draws the rest.

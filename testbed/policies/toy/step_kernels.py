@@ -49,10 +49,19 @@ LOG2_E = 1.0 / math.log(2.0)
 
 @compiled_for_weights("embedding_RDE", "layers", "head_RVD")
 def generate(
-    token_RBT: Tokens, mask_RBT: Flags, logp_RBT: Floats, uniform_RBT: Doubles, first_RVN: Floats,
-    prompts: tuple[Floats, ...], bias_RC: Floats, embedding_RDE: Floats, layers: tuple[Block, ...],
-    head_RVD: Floats, counts: Three, numbers: tuple[np.float32, np.float32],
-) -> None:  # fmt: skip
+    token_RBT: Tokens,
+    mask_RBT: Flags,
+    logp_RBT: Floats,
+    uniform_RBT: Doubles,
+    first_RVN: Floats,
+    prompts: tuple[Floats, ...],
+    bias_RC: Floats,
+    embedding_RDE: Floats,
+    layers: tuple[Block, ...],
+    head_RVD: Floats,
+    counts: Three,
+    numbers: tuple[np.float32, np.float32],
+) -> None:
     """Draw whole responses by inverse CDF, from first-token probabilities and the cache of `prompts`.
 
     counts: prompts' tokens, heads, end token (V if none). numbers: temperature, epsilon.
@@ -95,9 +104,15 @@ def generate(
 
 @compiled_for_weights("layer")
 def step(
-    y_RDB: Floats, x_RDB: Floats, own_XB: Floats, prompt_RIC: Floats, bias_RC: Floats, layer: Block,
-    counts: Three, epsilon: np.float32,
-) -> None:  # fmt: skip
+    y_RDB: Floats,
+    x_RDB: Floats,
+    own_XB: Floats,
+    prompt_RIC: Floats,
+    bias_RC: Floats,
+    layer: Block,
+    counts: Three,
+    epsilon: np.float32,
+) -> None:
     """y = the block's output for the newest tokens' features x; stores their queries, keys and values.
 
     own_XB: queries, keys and values of the responses' tokens, rows (token, replica, 3 D), the newest last.
@@ -127,9 +142,17 @@ def _rooms(D: int, H: int, width: int) -> Rooms:
 
 @compiled
 def _block(
-    rooms: Rooms, scores: Floats, own_XB: Floats, place: Three, cache: Cache, layer: Block, r: int,
-    counts: Three, B: int, epsilon: np.float32,
-) -> None:  # fmt: skip
+    rooms: Rooms,
+    scores: Floats,
+    own_XB: Floats,
+    place: Three,
+    cache: Cache,
+    layer: Block,
+    r: int,
+    counts: Three,
+    B: int,
+    epsilon: np.float32,
+) -> None:
     """Pass x through a block. place: first row of own token 0, rows from token to token, the newest's."""
     (first, stride, newest), (x, normed, o, qkv, hidden) = place, rooms
     normalize(normed, x, epsilon)

@@ -22,9 +22,13 @@ def inverse_cdf(log_pi_RVB: Tensor, uniform_RB: Tensor) -> Tensor:
 
 
 def generate(
-    decoder: Decoder, end_token: int | None, uniform_RBT: Tensor, greedy: bool = False,
-    distribution: Distribution | None = None, tool: Tool | None = None,
-) -> Drawn:  # fmt: skip
+    decoder: Decoder,
+    end_token: int | None,
+    uniform_RBT: Tensor,
+    greedy: bool = False,
+    distribution: Distribution | None = None,
+    tool: Tool | None = None,
+) -> Drawn:
     """Return token_RBT, mask_RBT and logp_RBT of the decoder's responses.
 
     distribution: changes the log-probabilities at time t before a token is drawn. tool: writes instead of the

@@ -50,9 +50,16 @@ class ToyTransformer(Policy):
     open_layers = True
 
     def __init__(
-        self, task: TaskShape, width: int = 32, layers: int = 2, heads: int = 4, expansion: int = 4,
-        temperature: float = 1.0, device: str | torch.device = "cpu", dtype: torch.dtype = torch.float32,
-    ) -> None:  # fmt: skip
+        self,
+        task: TaskShape,
+        width: int = 32,
+        layers: int = 2,
+        heads: int = 4,
+        expansion: int = 4,
+        temperature: float = 1.0,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float32,
+    ) -> None:
         for name, value in {"width": width, "layers": layers, "heads": heads, "expansion": expansion}.items():
             if value < 1:
                 raise UserError(f"{name} must be at least 1, got {value}.")
@@ -110,15 +117,22 @@ class ToyTransformer(Policy):
         """
         self._check(theta_RP, prompt_RNQ, shape, name)
         if shape[1] != prompt_RNQ.shape[1] * group:
-            expected = f"expected {prompt_RNQ.shape[1]} prompts times group {group}"
-            raise UserError(f"{name} has {shape[1]} sequences, {expected}.")
+            raise UserError(
+                f"{name} has {shape[1]} sequences, expected {prompt_RNQ.shape[1]} prompts times group "
+                f"{group}."
+            )
         return Prompts(prompt_RNQ, self._first(prompt_RNQ), group)
 
     @torch.no_grad()
     def sample(
-        self, theta_RP: Tensor, prompt_RNQ: Tensor, group: int, uniform_RBT: Tensor, greedy: bool = False,
+        self,
+        theta_RP: Tensor,
+        prompt_RNQ: Tensor,
+        group: int,
+        uniform_RBT: Tensor,
+        greedy: bool = False,
         distribution: Distribution | None = None,
-    ) -> Drawn:  # fmt: skip
+    ) -> Drawn:
         """Return token_RBT, mask_RBT and logp_RBT, drawn by inverse CDF from the given uniforms.
 
         greedy takes the likeliest token for any uniforms. distribution(log_pi_RVB, t) is that of token t for
@@ -136,9 +150,15 @@ class ToyTransformer(Policy):
 
     @torch.no_grad()
     def sample_in_flight(
-        self, theta_RWP: Tensor, version_RBT: Tensor, prompt_RNQ: Tensor, group: int, uniform_RBT: Tensor,
-        cache: str = "kept", distribution: Distribution | None = None,
-    ) -> Drawn:  # fmt: skip
+        self,
+        theta_RWP: Tensor,
+        version_RBT: Tensor,
+        prompt_RNQ: Tensor,
+        group: int,
+        uniform_RBT: Tensor,
+        cache: str = "kept",
+        distribution: Distribution | None = None,
+    ) -> Drawn:
         """`sample` for responses during which the weights change: token_RBT, mask_RBT and logp_RBT.
 
         Token t of sequence b is predicted by theta_RWP[r, version_RBT[r, b, t]], W versions, oldest first.
@@ -167,9 +187,14 @@ class ToyTransformer(Policy):
         return generate_recomputed(decoder_of, version_RBT, end, uniform, distribution, tool)
 
     def logp_in_flight(
-        self, theta_RWP: Tensor, version_RBT: Tensor, prompt_RNQ: Tensor, token_RBT: Tensor, mask_RBT: Tensor,
+        self,
+        theta_RWP: Tensor,
+        version_RBT: Tensor,
+        prompt_RNQ: Tensor,
+        token_RBT: Tensor,
+        mask_RBT: Tensor,
         cache: str = "kept",
-    ) -> Tensor:  # fmt: skip
+    ) -> Tensor:
         """Return the log-probabilities [R, B, T] that `sample_in_flight` records for these tokens.
 
         "recomputed" is differentiable in theta. "kept" is not: the sampler reads it token by token.

@@ -50,7 +50,7 @@ def test_a_parameter_that_no_stack_knows_is_told_and_how_to_say_it():
     refuses("no parameter holds the policy's log-probabilities", bind, bad_losses.no_policy, "loss")
     with pytest.raises(UserError, match="has no parameter 'widgets'. Did you mean 'widget'"):
         bind(bad_losses.other_signature, "loss", {"widgets": "adv"})
-    refuses("'advs' is no input", bind, bad_losses.other_signature, "loss", {"widget": "advs"})
+    refuses("'advs' is not an input", bind, bad_losses.other_signature, "loss", {"widget": "advs"})
     assert bind(bad_losses.other_signature, "loss", {"widget": "adv"}).arguments["widget"] == "adv"
 
 

@@ -231,7 +231,7 @@ def test_a_token_environment_ends_with_the_end_token(make_env):
 def test_a_token_environment_refuses_an_action_outside_the_vocabulary(make_env):
     env = make_env(task="copy", digits=2, modulus=2).unwrapped
     env.reset(seed=0)
-    refuses("expected 0 to 2", env.step, np.int64(3), error=ValueError)
+    refuses("expected an integer from 0 to 2", env.step, np.int64(3), error=ValueError)
 
 
 def test_nested_arguments_can_be_written_as_text():

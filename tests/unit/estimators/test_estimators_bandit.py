@@ -218,7 +218,7 @@ def test_marginal_weights_sum_over_the_actions_that_show_the_embedding():
     assert np.exp(embedding_log_weight(embedding=[1], **shown)) == pytest.approx(2.4)
     refuses("embedding is 2 to 2; p_e_a has 2", embedding_log_weight, embedding=[2], **shown)
     never = {**shown, "behavior_dist": np.array([[0.5, 0.5, 0.0]])}
-    refuses(r"never shows the embedding of round \[0\]", embedding_log_weight, embedding=[1], **never)
+    refuses(r"never shows the embedding logged in round \[0\]", embedding_log_weight, embedding=[1], **never)
     assert embedded(0, direct=False).mips_bias_formula() == pytest.approx(0, abs=1e-15)
     data = full()
     assert run("mips", data).value == pytest.approx((np.exp(data.embedding_log_w_N) * data.reward_N).mean())

@@ -316,7 +316,7 @@ def test_the_abstract_chain_is_what_weighted_episodes_count(name):
 def test_an_abstraction_labels_every_state():
     world = SMALL["random"]
     for wrong in ([0, 1], [0, -1, 1], [0.5, 0.0, 1.0]):
-        with pytest.raises(UserError, match="expected a label 0, 1, … for each state"):
+        with pytest.raises(UserError, match="expected a label 0, 1, … for each of 3 states"):
             ratios_dice.abstract_chain(world, policies(world), np.array(wrong))
 
 

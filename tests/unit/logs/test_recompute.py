@@ -52,7 +52,7 @@ def test_missing_log_probabilities_are_the_models_and_others_stay(folder, tmp_pa
     assert f"of 3 sequences was recomputed with {folder} at temperature {temperature:g}" in filled.notes[-1]
     again = recomputed(filled, folder)
     assert again.sequences == filled.sequences
-    assert "not recomputed" in again.notes[-1]
+    assert "was not recomputed" in again.notes[-1]
     refuses("Model folder 'nosuch' does not exist", recomputed, filled, Path("nosuch"))
 
 
@@ -116,7 +116,7 @@ def test_a_response_s_tokens_are_scored_by_the_token_before_each_at_the_temperat
     one = LoggedSequence(0, "a", "g", np.ones(1, dtype=bool), prompt=np.array([1, 3]), token=np.array([0]))
     assert recompute._filled(one, model, "logp_pi", 0.5).logp_pi == pytest.approx([law_VV[3, 0]], rel=1e-5)
     for beyond in (4, -1):
-        refuses("the model 4:", response_logp, model, np.array([1, 3]), np.array([beyond]), 0.5)
+        refuses("the model 4 tokens", response_logp, model, np.array([1, 3]), np.array([beyond]), 0.5)
 
 
 def test_only_what_is_missing_is_recomputed_and_the_notes_say_how(monkeypatch):
@@ -145,7 +145,7 @@ def test_only_what_is_missing_is_recomputed_and_the_notes_say_how(monkeypatch):
         assert getattr(found.sequences[0], field) == pytest.approx(np.log([0.25, 0.25]))
         assert found.sequences[1:] == some[1:]
     done = recomputed(Log("made", (full,), ("n",)), Path("f"))
-    assert done.notes == ("n", "logp_pi is in the log, not recomputed with f.")
+    assert done.notes == ("n", "logp_pi is in the log and was not recomputed with f.")
     assert (opened, done.sequences) == ([], (full,))
     for without in (
         replace(bare, token=None), replace(bare, prompt=None), replace(bare, prompt=np.zeros(0, int)),

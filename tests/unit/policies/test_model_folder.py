@@ -237,7 +237,7 @@ def test_json_of_a_folder_is_an_object_or_one_message(tmp_path):
     for text, told in (("[" * 100_000, f"is nested too deeply; {saved}"),
                        ("{", "is not valid JSON: Expecting property name enclosed in double quotes: line 1 "
                         "column 2 (char 1)."),
-                       ("3", "holds a int, expected an object with settings.")):  # fmt: skip
+                       ("3", "holds a int, expected an object with the model's settings.")):  # fmt: skip
         path.write_text(text)
         assert refuses("", read_json, path) == f"{path} {told}"
     path.write_text('{"\u00e9": 1}')

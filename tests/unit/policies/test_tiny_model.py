@@ -250,7 +250,7 @@ def test_a_failed_conversion_leaves_nothing(package, tmp_path, monkeypatch):
             f"{taken} is not empty; give a new folder, so that no model is written over."
         )
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    refuses("^The weights need the package gguf: pip install 'off-policy-testbed.pretrained.'$",
+    refuses("^Reading the weights needs the package gguf: pip install 'off-policy-testbed.pretrained.'$",
             write_pretrained, "smollm2", tmp_path / "other")  # fmt: skip
 
 
