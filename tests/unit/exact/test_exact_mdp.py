@@ -78,10 +78,19 @@ def test_the_growth_rate_of_the_second_moment_is_the_matrix_radius():
     moment = world.divergence(pi, mu).second_moment_prefix_T
     radius = np.abs(np.linalg.eigvals(step)).max()
     assert np.log(moment[-1] / moment[-101]) / 100 == pytest.approx(np.log(radius), abs=1e-9)
-    ends = SMALL["terminal"]
-    step = mdp.squared_ratio_matrix(ends, *pair(ends))[0]
+
+
+def test_nothing_is_added_in_or_after_a_state_that_ends():
+    world = SMALL["terminal"]
+    step = mdp.squared_ratio_matrix(world, *pair(world))[0]
     assert not step[:, 2].any()
     assert not step[2].any()
+
+
+def test_as_many_episodes_as_there_may_be_are_listed():
+    world = SMALL["random"]
+    count = len(mdp.enumerate_episodes(world, pair(world)[1]).probability_N)
+    assert len(mdp.enumerate_episodes(world, pair(world)[1], most=count).probability_N) == count
 
 
 def test_what_cannot_be_weighted_or_written_down_is_refused():
@@ -91,8 +100,6 @@ def test_what_cannot_be_weighted_or_written_down_is_refused():
     refuses("never takes action 1 in state 0", mdp.importance_variance, world, pi, hole)
     refuses("mu has no mass at index", ratios_dice.marginal_weights, world, pi, hole)
     refuses("exceed 10", mdp.enumerate_episodes, world, mu, most=10)
-    count = len(mdp.enumerate_episodes(world, mu).probability_N)
-    assert len(mdp.enumerate_episodes(world, mu, most=count).probability_N) == count
     refuses("normal noise", mdp.enumerate_episodes, SMALL["normal"], mu)
 
 
