@@ -104,7 +104,7 @@ def _ess(law_R: Floats, weight: Floats, counted: Floats) -> float:
 
 
 def _concentration(law_R: Floats, square_R: Floats, top: float = TOP) -> float:
-    """Return the share of E|g|^2 of the `top` most extreme batches; the last counts in part."""
+    """Return the share of E|g|^2 of the `top` most extreme batches; the one at the border counts in part."""
     order = np.argsort(-square_R, kind="stable")
     law, part = law_R[order], (law_R * square_R)[order]
     reach = np.cumsum(law)

@@ -188,7 +188,7 @@ def token_advantages(data: Counts, discount: float, arm: Arm, tokens: Tokens) ->
 def moved(
     log_RSA: Floats, visit_RSA: Floats, adv_RSA: Floats, arm: Arm, left: float, old_RSA: Floats
 ) -> Floats:
-    """Return the logits after an update; left: share of the iterations still to come; old: the sampler."""
+    """Return the logits after an update; left: share of iterations that remain; old: policy of the data."""
     count_RS1 = visit_RSA.sum(-1, keepdims=True)
     weight_RS1 = count_RS1 / count_RS1.sum(1, keepdims=True)
     share_RSA = visit_RSA / count_RS1.sum(1, keepdims=True)

@@ -40,7 +40,7 @@ class Fit:
 
     @property
     def rank(self) -> tuple[float, float]:
-        """Target of a search: agreement in steps of a thousandth, then the cosine."""
+        """What a search maximizes: agreement, rounded to a thousandth, then the cosine."""
         return (round(self.agree, 3), round(self.cosine, 9))
 
     @property
@@ -160,7 +160,7 @@ def _polished(
 
 
 def lengths(fit: Fit, rows: int, width: int) -> list[Reference]:
-    """Return possible meanings of a factor: divisors that all batches of the stack share.
+    """Return the aggregations that a factor may stand for: divisors that all batches of the stack share.
 
     A token sum times f is divided by B, by B T, by T, or by B L with a constant L.
     """

@@ -264,7 +264,7 @@ def _ratio(above: ArrayLike, below: Floats) -> Floats:
 
 
 def _finite(log_largest: Floats) -> Floats:
-    """Return 0 if every weight is 0: any reference works there, and -inf - -inf is NaN."""
+    """Return 0 where every weight is 0; subtracting the largest logarithm, -inf, would give NaN."""
     return np.where(log_largest == -np.inf, 0.0, log_largest)
 
 

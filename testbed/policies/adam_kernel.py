@@ -19,7 +19,7 @@ def adam(
     scale: np.float32,
     epsilon: np.float32,
 ) -> None:
-    """new = theta - rate first / (sqrt(second) / scale + epsilon); take: share of the gradient in moments."""
+    """new = theta - rate first / (sqrt(second) / scale + epsilon); take: 1 - beta of both moments."""
     take1, take2 = take
     for r in range(new_RP.shape[0]):
         new, theta, grad, first, second = new_RP[r], theta_RP[r], grad_RP[r], first_RP[r], second_RP[r]
