@@ -76,8 +76,15 @@ def spread(loss_B1: Tensor, mask_BT: Tensor) -> Tensor:
     return torch.where(mask_BT, share_B1, torch.zeros_like(share_B1))
 
 
-_KINDS = token_mean, sequence_mean, sequence_sum, length_weighted, token_sum, constant, sum_over_length
-AGGREGATIONS: dict[str, Callable[..., Tensor]] = {kind.__name__: kind for kind in _KINDS}
+AGGREGATIONS: dict[str, Callable[..., Tensor]] = {
+    "token_mean": token_mean,
+    "sequence_mean": sequence_mean,
+    "sequence_sum": sequence_sum,
+    "length_weighted": length_weighted,
+    "token_sum": token_sum,
+    "constant": constant,
+    "sum_over_length": sum_over_length,
+}
 WITH_LENGTH = ("constant", "sum_over_length")
 
 
