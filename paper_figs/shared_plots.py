@@ -34,7 +34,7 @@ def draw(table: pd.DataFrame, *, plot: Plot) -> Figure:
     # Panels of a column of the table mean one thing; those of `also`, or of a column made by `of`, others.
     # Of a scatter the order within a panel counts.
     alike = plot.panel in table and (plot.kind != "scatter" or not plot.of)
-    share: dict[str, Any] = {"sharex": True, "sharey": "row"} if alike else {}
+    share: dict[str, Any] = {"sharex": True, "sharey": "row" if plot.also else True} if alike else {}
     share |= {"sharey": False} if plot.kind == "strips" else {}
     axes = fig.subplots(down, across, squeeze=False, **share)
     for ax, (each, shown, text) in zip(axes.flat, panels, strict=False):
@@ -57,7 +57,7 @@ def draw(table: pd.DataFrame, *, plot: Plot) -> Figure:
     }
     known.pop("", None)
     if known:
-        columns = 2 if across == 1 else 4
+        columns = 4 if across > 1 or max(map(len, known)) < 4 else 2  # a number needs little room
         above: dict[str, Any] = {"loc": "outside upper center", "ncols": columns, "columnspacing": 1.2}
         fig.legend(known.values(), known.keys(), title=title(plot) or None, **above)
     return fig

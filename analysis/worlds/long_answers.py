@@ -9,7 +9,7 @@ decode a token each in one tick, however many are busy; training on a token take
 import numba
 import numpy as np
 
-from analysis.worlds.turn_games import _softmax
+from analysis.worlds.turn_games import softmax
 from envs.arrays import Floats, Ints
 from testbed.rng import key
 
@@ -63,7 +63,7 @@ def _add_slope(
     slope_MPA: Floats, logits_MPA: Floats, m: int, p: int, token: int, chance: float, adv: float
 ) -> None:
     """Add the gradient of a token's clipped objective; chance: its probability under the sampling weights."""
-    pi_A = _softmax(logits_MPA[m, p])
+    pi_A = softmax(logits_MPA[m, p])
     ratio = pi_A[token] / chance
     if (adv > 0 and ratio < 1 + CLIP) or (adv < 0 and ratio > 1 - CLIP):
         slope_MPA[m, p] -= adv * ratio * pi_A
@@ -75,7 +75,7 @@ def _accuracy(logits_MPA: Floats, right_MP: Ints) -> float:
     reached = 0.0
     for m in range(KINDS):
         for p in range(PLACES):
-            reached += _softmax(logits_MPA[m, p])[right_MP[m, p]] / (KINDS * PLACES)
+            reached += softmax(logits_MPA[m, p])[right_MP[m, p]] / (KINDS * PLACES)
     return reached
 
 
@@ -99,7 +99,7 @@ def _ticks(seed: int, how: int, rate: float, lam: float, size: int, level: float
             first_B[b] = at_B[b]
             end = min(length_B[b], at_B[b] + window)
             for t in range(at_B[b], end):
-                pi_A = _softmax(logits_MPA[kind_B[b], t % PLACES])
+                pi_A = softmax(logits_MPA[kind_B[b], t % PLACES])
                 token = min(TOKENS - 1, int(np.searchsorted(np.cumsum(pi_A), np.random.random())))
                 state_BT[b, t], token_BT[b, t] = _state(t, good_B[b]), token
                 chance_BT[b, t] = pi_A[token]

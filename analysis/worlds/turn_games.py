@@ -31,7 +31,8 @@ def game(seed: int) -> Ints:
 
 
 @numba.njit(cache=True)
-def _softmax(logit_A: Floats) -> Floats:
+def softmax(logit_A: Floats) -> Floats:
+    """Return probabilities [A], compiled."""
     e_A = np.exp(logit_A - logit_A.max())
     return e_A / e_A.sum()
 
@@ -53,9 +54,9 @@ def success(kills_HSU: Ints, first_HSA: Floats, second_HSAA: Floats) -> float:
     for turn in range(TURNS - 1, -1, -1):
         new_S = np.zeros(STATES)
         for state in range(ALIVE):
-            first_A = _softmax(first_HSA[turn, state])
+            first_A = softmax(first_HSA[turn, state])
             for a in range(TOKENS):
-                second_A = _softmax(second_HSAA[turn, state, a])
+                second_A = softmax(second_HSAA[turn, state, a])
                 for b in range(TOKENS):
                     lives = (1 - SLIP) * (1 - kills_HSU[turn, state, a * TOKENS + b])
                     new_S[state] += first_A[a] * second_A[b] * lives * value_S[:ALIVE].mean()
@@ -73,9 +74,9 @@ def _hold_talks(
         state_BH[i, 0] = np.random.randint(ALIVE)
         for turn in range(TURNS):
             state = state_BH[i, turn]
-            first_A = _softmax(first_HSA[turn, state])
+            first_A = softmax(first_HSA[turn, state])
             a = _draw(first_A)
-            second_A = _softmax(second_HSAA[turn, state, a])
+            second_A = softmax(second_HSAA[turn, state, a])
             b = _draw(second_A)
             to = np.random.randint(ALIVE)
             if kills_HSU[turn, state, a * TOKENS + b] or np.random.random() < SLIP:
@@ -116,9 +117,9 @@ def _chances(first_HSA: Floats, second_HSAA: Floats) -> Floats:
     pi_HSU = np.empty((TURNS, STATES, UTTERANCES))
     for turn in range(TURNS):
         for state in range(STATES):
-            first_A = _softmax(first_HSA[turn, state])
+            first_A = softmax(first_HSA[turn, state])
             for a in range(TOKENS):
-                second_A = _softmax(second_HSAA[turn, state, a])
+                second_A = softmax(second_HSAA[turn, state, a])
                 pi_HSU[turn, state, a * TOKENS : (a + 1) * TOKENS] = first_A[a] * second_A
     return pi_HSU
 
@@ -175,7 +176,7 @@ def _ascend(
             a, b = u // TOKENS, u % TOKENS
             for place in range(2):
                 logit_A = first_HSA[turn, state] if place == 0 else second_HSAA[turn, state, a]
-                pi_A, token = _softmax(logit_A), a if place == 0 else b
+                pi_A, token = softmax(logit_A), a if place == 0 else b
                 ratio, weight = pi_A[token] / chance_BH2[i, turn, place], adv_BH2[i, turn, place]
                 cut = (weight > 0 and ratio > 1 + CLIP) or (weight < 0 and ratio < 1 - CLIP)
                 weight *= 0.0 if clip and cut else ratio / BATCH

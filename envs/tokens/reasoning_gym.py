@@ -240,8 +240,8 @@ def open_dataset(name: str, args: Mapping[str, Any]) -> Any:
         ) from error
     if name not in DATASETS:
         near = difflib.get_close_matches(name, DATASETS, n=1)
-        hint = f"It has {len(DATASETS)}: {', '.join(sorted(DATASETS))}."
-        hint = f"Did you mean {near[0]!r}?" if near else hint
+        every = f"It has {len(DATASETS)}: {', '.join(sorted(DATASETS))}."
+        hint = f"Did you mean {near[0]!r}?" if near else every
         raise ValueError(f"reasoning-gym has no data set {name!r}. {hint}")
     given = dict(args)
     if name == "composite":

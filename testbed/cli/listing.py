@@ -38,9 +38,10 @@ def _fields() -> Rows:
         and isinstance(node.target, ast.Name)
         and isinstance(text, ast.Expr)
     }
-    what = {name: " ".join(words.split()) for name, words in said.items()}
-    told = ((f, {"type": f.type, "default": repr(f.default)}) for f in dataclasses.fields(Run))
-    return [{"name": f.name, **facts, "what": what[f.name]} for f, facts in told]
+    return [
+        {"name": f.name, "type": f.type, "default": repr(f.default), "what": " ".join(said[f.name].split())}
+        for f in dataclasses.fields(Run)
+    ]
 
 
 def _first_line(thing: object) -> str:

@@ -21,7 +21,6 @@ from testbed.conformance.signature import Binding
 from testbed.objectives import objective
 from testbed.recipes.composition import Arguments, Term, pairs
 
-_STACKS = "kl_penalty@trl", "kl_penalty@verl", "kl_penalty@nemo-rl", "unbiased_kl", "unbiased_kl@trinity"
 PENALTIES: tuple[tuple[str, Arguments], ...] = (
     *(
         ("kl_penalty", pairs(estimator=estimator, direction=direction, gradient=gradient))
@@ -29,7 +28,11 @@ PENALTIES: tuple[tuple[str, Arguments], ...] = (
         for direction in ("reverse", "forward")
         for gradient in ("pathwise", "score")
     ),
-    *((name, ()) for name in _STACKS),
+    ("kl_penalty@trl", ()),
+    ("kl_penalty@verl", ()),
+    ("kl_penalty@nemo-rl", ()),
+    ("unbiased_kl", ()),
+    ("unbiased_kl@trinity", ()),
 )
 
 

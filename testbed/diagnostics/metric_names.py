@@ -21,8 +21,11 @@ PASS_KS = (1, 2, 4, 8)
 
 METRICS = {row["metric"]: row["definition"] for row in table_rows(__file__, "metrics")}
 
-_ENTROPY = "exp(entropy of w / sum w) / N"
-_HOW = {"kish": "(sum w)^2 / (N sum w^2)", "perplexity": _ENTROPY, "max": "sum w / (N max w)"}
+_HOW = {
+    "kish": "(sum w)^2 / (N sum w^2)",
+    "perplexity": "exp(entropy of w / sum w) / N",
+    "max": "sum w / (N max w)",
+}
 _WHAT = {"token": "token ratios", "prefix": "prefix ratios of all tokens", "sequence": "sequence ratios"}
 _WHICH = {"raw": "as they are", "clamped": f"bounded above by {CLAMP:g}"}
 

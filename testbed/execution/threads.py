@@ -6,8 +6,13 @@ from pathlib import Path
 from testbed.results import user_cache
 
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"
-_OTHERS = "OPENBLAS_NUM_THREADS", "VECLIB_MAXIMUM_THREADS", "BLIS_NUM_THREADS"
-BLAS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", *_OTHERS)
+BLAS = (
+    "OMP_NUM_THREADS",
+    "MKL_NUM_THREADS",
+    "OPENBLAS_NUM_THREADS",
+    "VECLIB_MAXIMUM_THREADS",
+    "BLIS_NUM_THREADS",
+)
 
 
 def cores() -> int:

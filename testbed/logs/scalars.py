@@ -91,8 +91,12 @@ def read_as(key: str, known: Mapping[str, Name]) -> tuple[int, Name] | None:
     return (1, Name(key)) if limited and key in _OURS else None
 
 
-_FLOORS = "rollout_corr/ess_floor", "rollout_corr/ess_floor_token"
-_OURS = {*(each.metric for each in LIMITS), *ALIASES, *_FLOORS}
+_OURS = {
+    *(each.metric for each in LIMITS),
+    *ALIASES,
+    "rollout_corr/ess_floor",
+    "rollout_corr/ess_floor_token",
+}
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,13 @@ from torch import Tensor
 
 from testbed.conformance.peers import PeerLosses, telling
 
-_ATTENTION = ("flash_attn", "flash_attn.bert_padding", "flash_attn.utils", "flash_attn.utils.distributed")
-NEED_CUDA = ("deepspeed", *_ATTENTION)
+NEED_CUDA = (
+    "deepspeed",
+    "flash_attn",
+    "flash_attn.bert_padding",
+    "flash_attn.utils",
+    "flash_attn.utils.distributed",
+)
 
 
 def _module() -> ModuleType:

@@ -38,9 +38,10 @@ def _is_number(value: Any) -> bool:
 
 
 def _sequence(row: Mapping[str, Any], rewards: Sequence[str], where: str) -> LoggedSequence:
-    both = [(name, row[name]) for name in ("prompt", "completion")]
-    words = (json.dumps(x) if isinstance(x, list) else text(x, f"{where}: {name}") for name, x in both)
-    prompt, completion = words
+    prompt, completion = (
+        json.dumps(row[name]) if isinstance(row[name], list) else text(row[name], f"{where}: {name}")
+        for name in ("prompt", "completion")
+    )
     advantage = number(row.get("advantage"), f"{where}: advantage")
     given = [float(row[name]) for name in rewards if row[name] is not None]
     return LoggedSequence(
