@@ -16,13 +16,23 @@ KINDS: Mapping[str, str] = MappingProxyType(
         "final by setting": "points: mean over {over}; bars: its 95% interval (Student's t)",
         "heat map": "colors and numbers: mean over {over}",
         "distribution": "dots: {over}; marks and bars: their median and quartiles",
-        "strips": "dots: {over}; marks and bars: their median and its order-statistic 95% interval",
+        "strips": "dots: {over}; marks and bars: their {center}",
         "ROC": "shares of runs with, and without, the event whose score is at or above a threshold",
         "frontier": "points: mean over {over}; line: points that no other point beats in both",
         "scatter": "marks: {over}",
     }
 )
-"""Shared kinds with the meaning of their marks; over: the units behind a mean or a dot, such as seeds."""
+"""Shared kinds with the meaning of their marks.
+
+over: the units behind a mean or a dot, such as seeds. center: one of CENTERS.
+"""
+CENTERS: Mapping[str, str] = MappingProxyType(
+    {
+        "mean": "mean and its 95% interval (Student's t)",
+        "median": "median and its order-statistic 95% interval",
+    }
+)
+"""What the marks of strips show."""
 
 
 @dataclass(frozen=True)
@@ -42,7 +52,7 @@ class Plot:
     or by their names. equal: a scatter has the line y = x. floor: a column whose least value is a line
     below the marks of a scatter. also: further panels, each by what differs from the first. of: what makes
     the rows that are drawn of the table. says: a sentence of the caption in place of what x and y are
-    called.
+    called. center: what the marks of strips show, one of CENTERS.
 
     Raises UserError for an unknown kind, a heat map without a value, or another kind with one.
     """
@@ -67,6 +77,7 @@ class Plot:
     also: tuple[Mapping[str, Any], ...] = ()
     of: "Callable[[pd.DataFrame], pd.DataFrame] | None" = None
     says: str = ""
+    center: str = "median"
 
     def __post_init__(self) -> None:
         """Raise UserError for what cannot be drawn."""

@@ -174,15 +174,19 @@ def distribution(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
 
 
 def strips(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
-    """Draw a row of dots of x, with their median, for every value of y: for more arms than have colors."""
+    """Draw a row of dots of x, with their mean or median, for every value of y.
+
+    For more arms than there are colors.
+    """
+    interval = student_interval if plot.center == "mean" else median_interval
     groups = arms(table, replace(plot, arm=(plot.y,), order=()))
     for place, rows in enumerate(groups.values()):
         x_N = rows[plot.x].to_numpy(dtype=float)
         x_N = x_N[np.isfinite(x_N)]
         spread_N = np.linspace(-0.22, 0.22, x_N.size) if x_N.size > 1 else np.zeros(x_N.size)
         ax.plot(x_N, place + spread_N, ".", color=BLUE, alpha=0.35, markersize=4, markeredgewidth=0)
-        found = median_interval(x_N)
-        reach = [[found.center - found.low], [found.high - found.center]]
+        found = interval(x_N)
+        reach = [[found.center - found.low], [found.high - found.center]] if found.n > 1 else 0
         ax.errorbar([found.center], [place], xerr=reach, color=INK, marker="|", markersize=9, elinewidth=1.2)
     ax.set_yticks(range(len(groups)), list(groups))
     ax.set_ylim(len(groups) - 0.5, -0.5)

@@ -13,8 +13,9 @@ from typing import Any
 import pandas as pd
 from matplotlib.figure import Figure
 
-from analysis.declared_plot import KINDS, Plot
+from analysis.declared_plot import CENTERS, KINDS, Plot
 from analysis.experiment import EXPERIMENTS, Experiment
+from analysis.judging.comparison import Comparison
 from analysis.tables.outcomes import need
 from paper_figs.figure_registry import COLUMN, FIGURES, PAGE, figure
 from paper_figs.plot_kinds import DRAW, arms, heat_map, keep_shares_within, word
@@ -103,9 +104,8 @@ def caption(experiment: Experiment, plot: Plot) -> str:
     words = [
         f"{(TITLES.get(key) or key.rpartition('.')[2].replace('_', ' ')).removesuffix('s')}s" for key in keys
     ]
-    marks = KINDS[plot.kind].format(
-        over=" and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]])) or "rows"
-    )
+    over = " and ".join(filter(None, [", ".join(words[:-1]), *words[-1:]])) or "rows"
+    marks = KINDS[plot.kind].format(over=over, center=CENTERS[plot.center])
     drawn = f"Drawn: {'; '.join(map(_what, plot.plots))}{by}{only}; {marks}."
     said = f"{plot.says} {marks[0].upper()}{marks[1:]}." if plot.says else drawn
     here = f" Here: {experiment.differs}." if experiment.differs and not plot.says else ""
@@ -164,14 +164,23 @@ def _range(counts: list[int]) -> str:
 def register(experiment: Experiment) -> None:
     """Make an experiment's shared plot a figure of its name."""
     if isinstance(experiment.figure, Plot):
+        plot = replace(experiment.figure, center=compared(experiment, experiment.figure))
         made = figure(
             experiment.name,
             data=experiment.name,
-            caption=caption(experiment, experiment.figure),
+            caption=caption(experiment, plot),
             supports=tuple(name for name, e in experiment.claims.items() if e.promises["table"]),
-            counted=partial(counted, plot=experiment.figure),
+            counted=partial(counted, plot=plot),
         )
-        made(partial(draw, plot=experiment.figure))
+        made(partial(draw, plot=plot))
+
+
+def compared(experiment: Experiment, plot: Plot) -> str:
+    """Return "mean" if the experiment's claims compare means of what the plot shows, else "median"."""
+    checks = [entry.function for entry in experiment.claims.values()]
+    shown = {each.x for each in plot.plots}
+    used = {check.typical for check in checks if isinstance(check, Comparison) and check.outcome in shown}
+    return "mean" if used == {"mean"} else "median"
 
 
 for _experiment in EXPERIMENTS.values():

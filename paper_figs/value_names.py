@@ -10,13 +10,13 @@ from analysis.declared_plot import Plot
 
 NAMES: Mapping[str, str] = MappingProxyType(
     {name.lower().replace("-", "_"): name for name in (
-        "AIPO", "ALP", "AsymRE", "BAPO", "BPO", "BRAIn", "CHORD", "CISPO", "CTPO", "DAPO", "DISPO", "DPO",
-        "DPPO", "dGRPO", "DyPO", "EGAE", "EWMA", "GAE", "GMPO", "GRPO", "GSPO", "HCOPE", "IcePop", "JS", "KL",
-        "M2PO", "MDPO", "MHPO", "MIS", "DaGRPO", "MinPRO", "OAPL", "OPD", "OPMD", "P3O", "PPO", "PPO-EWMA",
-        "PPO-max", "R2VPO", "RAPID", "REC", "RED", "ReMax", "ReMix", "REINFORCE", "RLOO", "SAPO", "SFT",
-        "SPEAR", "ST-PPO", "TIS", "TOPR", "TV", "Turn-PPO", "VCPO", "VESPO",
+        "AIPO", "ALP", "AsymRE", "BAPO", "BPO", "BRAIn", "CHORD", "CISPO", "CTPO", "DAPO", "DCPO", "DISPO",
+        "DPO", "DPPO", "dGRPO", "DyPO", "EGAE", "EWMA", "GAE", "GBPO", "GMPO", "GRPO", "GSPO", "HCOPE",
+        "IcePop", "JS", "KL", "M2PO", "MDPO", "MHPO", "MIS", "DaGRPO", "MinPRO", "OAPL", "OPD", "OPMD", "P3O",
+        "PPO", "PPO-EWMA", "PPO-max", "RAPID", "REC", "RED", "ReMax", "ReMix", "REINFORCE", "RLOO",
+        "SAPO", "SFPO", "SFT", "SPEAR", "ST-PPO", "TIS", "TOPR", "TV", "Turn-PPO", "VCPO", "VESPO",
     )}
-    | {"chi2": "χ²", "holder": "HölderPO", "online_dpo": "online DPO", "ppo_clip": "PPO"}
+    | {"chi2": "χ²", "r2vpo": "R²VPO", "holder": "HölderPO", "online_dpo": "online DPO", "ppo_clip": "PPO"}
     | {"holder_annealed": "HölderPO, annealed", "holder_fixed": "HölderPO, fixed"}
     | {"rec_oneside": "REC, one side"}
 )  # fmt: skip

@@ -7,6 +7,7 @@ from support.refusals import refuses
 
 from analysis.declared_plot import KINDS, Plot
 from analysis.experiment import EXPERIMENTS
+from analysis.judging.seed_intervals import median_interval, student_interval
 from paper_figs import figure_registry, plot_kinds, save_figures, shared_plots
 
 PLOTS = [name for name, each in EXPERIMENTS.items() if isinstance(each.figure, Plot)]
@@ -62,15 +63,27 @@ def test_a_distribution_shows_every_row_and_the_quartiles():
     assert spans[0] == pytest.approx(np.quantile(y, (0.25, 0.75)))
 
 
-def test_strips_are_a_row_of_dots_per_arm_with_its_median():
+def test_strips_are_a_row_of_dots_per_arm_with_its_mean_or_median():
     _, ax = drawn(rows(), "strips", x="y", y="arm", names={"a": "first"})
     dots = [line for line in ax.get_lines() if line.get_marker() == "."]
     assert [sorted(dot.get_xdata()) for dot in dots] == [sorted(p["y"]) for _, p in rows().groupby("arm")]
     assert [text.get_text() for text in ax.get_yticklabels()] == ["first", "b"]
+    for center, interval in (("median", median_interval), ("mean", student_interval)):
+        _, ax = drawn(rows(), "strips", x="y", y="arm", center=center)
+        expected = [interval(part["y"]) for _, part in rows().groupby("arm")]
+        bars = [mark.lines[2][0].get_segments()[0][:, 0] for mark in ax.containers]
+        assert np.array(bars) == pytest.approx(np.array([(each.low, each.high) for each in expected])), center
+        assert [mark.lines[0].get_xdata()[0] for mark in ax.containers] == [each.center for each in expected]
     # Panels hold other arms: each names its rows.
     apart = rows().assign(task=rows()["arm"].map({"a": "one", "b": "two"}))
     fig, _ = drawn(apart, "strips", x="y", y="arm", panel="task")
     assert [[text.get_text() for text in each.get_yticklabels()] for each in fig.axes] == [["a"], ["b"]]
+
+
+def test_strips_show_what_the_claims_of_their_experiment_compare():
+    said = {name: figure_registry.FIGURES[name].promises["caption"] for name in ("slow-fast", "known-model")}
+    assert "marks and bars: their mean" in said["slow-fast"].lower()
+    assert "marks and bars: their median" in said["known-model"].lower()
 
 
 def test_an_interval_of_accuracies_stays_between_0_and_1_and_one_of_gains_need_not():
@@ -108,7 +121,7 @@ def test_only_the_rows_asked_for_are_drawn():
 
 def test_the_captions_of_experiments_ask_their_question_and_say_what_the_marks_are():
     for name in PLOTS:
-        caption = figure_registry.FIGURES[name].promises["caption"]
+        caption = figure_registry.figure_registry.FIGURES[name].promises["caption"]
         assert caption.startswith(EXPERIMENTS[name].question)
         plot = EXPERIMENTS[name].figure
         assert KINDS[plot.kind].partition("{")[0] in caption.lower().replace("roc", "ROC")
