@@ -29,6 +29,7 @@ over: the units behind a mean or a dot, such as seeds. center: one of CENTERS.
 CENTERS: Mapping[str, str] = MappingProxyType(
     {
         "mean": "mean and its 95% interval (Student's t)",
+        "geometric mean": "geometric mean and its 95% interval (Student's t of the logarithm)",
         "median": "median and its order-statistic 95% interval",
     }
 )

@@ -1,5 +1,6 @@
 """Draw each shared kind of plot; `analysis.declared_plot.KINDS` lists the kinds."""
 
+import math
 import re
 import textwrap
 from collections.abc import Callable, Mapping
@@ -173,12 +174,23 @@ def distribution(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
     _log(ax, plot.log.replace("x", ""))
 
 
+def _geometric(x_N: np.ndarray) -> Interval:
+    found = student_interval(np.log(x_N))
+    return replace(found, center=math.exp(found.center), low=math.exp(found.low), high=math.exp(found.high))
+
+
+INTERVALS: Mapping[str, Callable[[np.ndarray], Interval]] = MappingProxyType(
+    {"mean": student_interval, "geometric mean": _geometric, "median": median_interval}
+)
+"""Marks of strips by name, the names of analysis.declared_plot.CENTERS."""
+
+
 def strips(ax: Axes, table: pd.DataFrame, plot: Plot) -> None:
     """Draw a row of dots of x, with their mean or median, for every value of y.
 
     For more arms than there are colors.
     """
-    interval = student_interval if plot.center == "mean" else median_interval
+    interval = INTERVALS[plot.center]
     groups = arms(table, replace(plot, arm=(plot.y,), order=()))
     for place, rows in enumerate(groups.values()):
         x_N = rows[plot.x].to_numpy(dtype=float)

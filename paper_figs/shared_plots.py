@@ -176,11 +176,13 @@ def register(experiment: Experiment) -> None:
 
 
 def compared(experiment: Experiment, plot: Plot) -> str:
-    """Return "mean" if the experiment's claims compare means of what the plot shows, else "median"."""
+    """Return what the experiment's claims compare of what the plot shows, "median" if they differ."""
     checks = [entry.function for entry in experiment.claims.values()]
     shown = {each.x for each in plot.plots}
-    used = {check.typical for check in checks if isinstance(check, Comparison) and check.outcome in shown}
-    return "mean" if used == {"mean"} else "median"
+    asked = [check for check in checks if isinstance(check, Comparison) and check.outcome in shown]
+    # The median is that of the logarithm, too.
+    used = {"geometric mean" if check.log and check.typical == "mean" else check.typical for check in asked}
+    return used.pop() if len(used) == 1 else "median"
 
 
 for _experiment in EXPERIMENTS.values():

@@ -19,6 +19,8 @@ NAMES: Mapping[str, str] = MappingProxyType(
     | {"chi2": "χ²", "r2vpo": "R²VPO", "holder": "HölderPO", "online_dpo": "online DPO", "ppo_clip": "PPO"}
     | {"holder_annealed": "HölderPO, annealed", "holder_fixed": "HölderPO, fixed"}
     | {"rec_oneside": "REC, one side"}
+    | {f"{name.lower()}_reuse": f"{name}, reused" for name in ("GRPO", "MDPO", "ReMix", "SFPO")}
+    | {"r2vpo_reuse": "R²VPO, reused"}
 )  # fmt: skip
 """Words of a table -> as their sources write them."""
 

@@ -81,9 +81,19 @@ def test_strips_are_a_row_of_dots_per_arm_with_its_mean_or_median():
 
 
 def test_strips_show_what_the_claims_of_their_experiment_compare():
-    said = {name: figure_registry.FIGURES[name].promises["caption"] for name in ("slow-fast", "known-model")}
+    named = ("slow-fast", "known-model", "parallel-td3")
+    said = {name: figure_registry.FIGURES[name].promises["caption"] for name in named}
     assert "marks and bars: their mean" in said["slow-fast"].lower()
     assert "marks and bars: their median" in said["known-model"].lower()
+    assert "marks and bars: their geometric mean" in said["parallel-td3"].lower()
+
+
+def test_the_geometric_mean_of_strips_is_the_mean_of_the_logarithm():
+    table = pd.DataFrame({"calls": [1.0, 10.0, 100.0], "arm": ["a"] * 3})
+    _, ax = drawn(table, "strips", x="calls", y="arm", center="geometric mean")
+    (bar,) = ax.containers[0].lines[2][0].get_segments()
+    half = 4.30265 * np.log(10) / np.sqrt(3)
+    assert bar[:, 0] == pytest.approx([10 * np.exp(-half), 10 * np.exp(half)], rel=1e-4)
 
 
 def test_an_interval_of_accuracies_stays_between_0_and_1_and_one_of_gains_need_not():
