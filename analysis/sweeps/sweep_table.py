@@ -188,11 +188,13 @@ def named(kind: str, given: str, known: Iterable[str]) -> str:
     """Return the known value that is meant, 1e-3 for 0.001 too; raise UserError with candidates if none."""
     known = list(known)
     try:
-        numbers = {f"{float(given):g}", str(int(float(given)))}
-    except (ValueError, OverflowError):
-        numbers = set()
-    for word in known:
-        if word == given or word in numbers:
+        number = float(given)
+    except ValueError:
+        number = float("nan")
+    # A large whole number is written in digits where it is an int, and as 1e+08 where it is a float.
+    whole = [str(int(number))] if number.is_integer() else []
+    for word in (given, f"{number:g}", *whole):
+        if word in known:
             return word
     raise unknown(kind, given, known)
 

@@ -78,6 +78,15 @@ def test_what_all_cells_share_is_told_and_what_varies_or_is_left_out_is_not(rows
     ]  # fmt: skip
 
 
+def test_a_number_means_the_value_it_equals_and_no_other():
+    for known in (["0", "0.3"], ["0.3", "0"]):
+        assert sweep_table.named("value", "0.3", known) == "0.3"
+        assert sweep_table.named("value", "3e-1", known) == "0.3"
+    assert sweep_table.named("value", "1e8", ["100000000", "1"]) == "100000000"
+    for absent in ("0.4", "inf", "nan", "many"):
+        refuses("", sweep_table.named, "value", absent, ["0", "0.3"])
+
+
 def test_a_setting_that_follows_another_is_told_once(tmp_path):
     cells = [replace(TOY, recipe=r, learning_rate=rate) for r, rate in (("grpo", 0.1), ("m2po", 0.2))]
     rows = load(made(tmp_path / "s", cells))
