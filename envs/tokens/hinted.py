@@ -45,6 +45,18 @@ class Hinted(RunningSum):
         right_NT = (response_NT == self.answer(self._plain(prompt_NQ)[:, :-1])) & mask_NT
         return right_NT.all(axis=1).astype(np.float64)
 
+    def first_error(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> Ints:
+        """Return the position of the first wrong or missing digit, [N]; Q for a right response."""
+        prompt_NQ, response_NT, mask_NT = self.check(prompt_NQ, response_NT, mask_NT)
+        right_NT = (response_NT == self.answer(self._plain(prompt_NQ)[:, :-1])) & mask_NT
+        return np.where(right_NT.all(1), self.digits, right_NT.argmin(1))
+
+    def correction(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> tuple[Ints, Bools]:
+        """Return the only right response, [N, T], for any response."""
+        del response_NT, mask_NT
+        answer_NT = self.shown(prompt_NQ)[:, : self.digits]
+        return answer_NT, np.ones(answer_NT.shape, dtype=bool)
+
     def teacher(self, prompt_NQ: Ints, rng: np.random.Generator, noise: float) -> tuple[Ints, Bools]:
         """As RunningSum.teacher; without noise if the solution is shown."""
         prompt_NQ = self.check_prompts(prompt_NQ)

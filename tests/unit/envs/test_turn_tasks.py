@@ -120,6 +120,23 @@ def test_a_hinted_answer_that_stops_early_scores_nothing():
     assert task.score(prompt_NQ, answer_NT, mask_NT).tolist() == [1, 0]
 
 
+@pytest.mark.parametrize("shown", [False, True])
+def test_a_hinted_response_is_checked_and_corrected_by_its_digits_alone(shown):
+    from envs.tokens.hinted import Hinted
+
+    task = Hinted(digits=3, modulus=4)
+    prompt_NQ = task.prompts(np.random.default_rng(0), 3)
+    prompt_NQ[:, 3:6] = [[1, 2, 3], [0, 1, 0], [3, 3, 3]]
+    prompt_NQ = task.shown(prompt_NQ) if shown else prompt_NQ
+    right_NT, mask_NT = np.array([[1, 3, 2], [0, 1, 1], [3, 2, 1]]), np.ones((3, 3), dtype=bool)
+    response_NT = right_NT.copy()
+    response_NT[1, 1], mask_NT[2, 2] = 0, False
+    assert task.first_error(prompt_NQ, response_NT, mask_NT).tolist() == [3, 1, 2]
+    found_NT, whole_NT = task.correction(prompt_NQ, response_NT, mask_NT)
+    assert found_NT.tolist() == right_NT.tolist()
+    assert whole_NT.all()
+
+
 def test_the_tasks_with_turns_are_these():
     from testbed.worlds.task_registry import tasks_with_turns
 
