@@ -24,7 +24,7 @@ def forest(names: tuple[str, ...], judged: Mapping[str, Row]) -> str:
         for claim in system.central:
             row = judged[claim]
             sign, _, number = row["asks"].partition(" ")
-            if row["experiment"] in names and sign in "<>" and float(number) and row["low"] is not None:
+            if row["experiment"] in names and sign in ("<", ">") and float(number) and row["low"] is not None:
                 unit = abs(float(number)) * (1 if sign == ">" else -1)
                 if float(number) != 0.5:  # no effect of a share
                     label = f"{system.name.split(' (')[0]}: {row['verdict']}"

@@ -157,3 +157,5 @@ def test_the_drawing_of_an_area_has_its_central_claims_in_margins():
     assert "<path" in text  # an arrow
     assert 'x1="420.0" x2="420.0"' in text  # what is asked lies below 0
     assert forest(("lag-schedules",), judged) == ""
+    judged[claim] |= {"effect": None, "low": None, "high": None, "asks": "", "verdict": "not run"}
+    assert "ARB" not in forest(("on-policy-replay",), judged)
