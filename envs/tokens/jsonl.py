@@ -189,7 +189,10 @@ class Jsonl(TokenTask):
 
 def stop_strings(given: str) -> tuple[str, ...]:
     """Return the strings at which a response ends: one, or several as a JSON list; ValueError if empty."""
-    stops = json.loads(given) if given.startswith("[") else [given] if given else []
+    try:
+        stops = json.loads(given) if given.startswith("[") else [given] if given else []
+    except ValueError:
+        stops = [""]
     if not all(isinstance(stop, str) and stop for stop in stops):
         raise ValueError(f'stop is {given!r}, expected text, or a list such as ["\\n", "###"].')
     return tuple(stops)
@@ -283,7 +286,10 @@ def _contradictions(problems: Sequence[Problem]) -> list[str]:
 def _check_digest(name: str) -> None:
     """Raise ValueError if a file's digest differs from the one after "#"."""
     path, _, digest = name.partition("#")
-    if digest and digest != (now := file_digest(path.rpartition(":")[0] if ".py:" in path else path)):
+    if not digest:
+        return
+    now = file_digest(path.rpartition(":")[0] if ".py:" in path else path)
+    if now[: len(digest)] != digest[:DIGEST]:
         raise ValueError(f"{path} has digest {now}, expected {digest}: the file has changed.")
 
 

@@ -1,7 +1,9 @@
 """Problems from a user's file: what is read, what is refused with its line, who judges, and what it costs."""
 
+import hashlib
 import json
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -89,6 +91,18 @@ def test_a_file_that_has_changed_is_refused(write):
 )  # fmt: skip
 def test_arguments_that_cannot_be_are_refused(arguments):
     refuses(".", Jsonl, error=ValueError, **arguments)
+
+
+def test_a_bracket_alone_is_no_list_of_stop_strings():
+    with pytest.raises(ValueError, match=r"stop is '\[', expected text, or a list"):
+        Jsonl(stop="[")
+
+
+@pytest.mark.parametrize("digits", [6, 64])
+def test_any_number_of_a_digest_s_first_digits_names_the_file(write, digits):
+    path = write(SOUND)
+    digest = hashlib.sha256(Path(path).read_bytes()).hexdigest()[:digits]
+    assert len(Jsonl(file=f"{path}#{digest}").problems) == 1
 
 
 def test_a_number_is_the_last_one_and_need_not_be_spelled_alike():
