@@ -14,7 +14,7 @@ from envs.tokens.token_task import TokenTask
 
 Constructor = TypeVar("Constructor", bound=Callable[..., Any])
 
-_TABULAR_MODULES = ("envs.logged_bandit", "envs.logged_bandit", "envs.mdps")
+_TABULAR_MODULES = ("envs.logged_bandit", "envs.mdps")
 # These declare no world; importing them would load gymnasium or Numba, which may be missing.
 _WITHOUT_WORLDS = frozenset({"envs.tokens.token_gym_env", "envs.tokens.tree_kernel"})
 

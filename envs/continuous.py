@@ -54,9 +54,9 @@ class LQR:
 
     def optimal_gain(self) -> Floats:
         """K = (R + discount B.P B)^-1 discount B.P A, [U, D], P of the discounted Riccati equation."""
-        p_DD, root = self.riccati(), self.discount
-        inner_UU = self.action_cost_UU + root * self.b_DU.T @ p_DD @ self.b_DU
-        return np.asarray(np.linalg.solve(inner_UU, root * self.b_DU.T @ p_DD @ self.a_DD))
+        ahead_UD = self.discount * self.b_DU.T @ self.riccati()
+        inner_UU = self.action_cost_UU + ahead_UD @ self.b_DU
+        return np.asarray(np.linalg.solve(inner_UU, ahead_UD @ self.a_DD))
 
     def riccati(self) -> Floats:
         """P with V*(x) = -x.P x - const, [D, D]: undiscounted, with sqrt(discount) A and sqrt(discount) B."""

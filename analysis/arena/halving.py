@@ -92,9 +92,7 @@ def on_tuning_seeds(
 
 
 def best_of(scores: Scores, count: int = BEST) -> list[Setting]:
-    """Return the best settings by the mean over the largest number of seeds they share, smaller rates
-    first.
-    """
+    """Return the best settings by the mean over their seeds, of equals those with smaller rates first."""
     return sorted(scores, key=lambda setting: (-fmean(scores[setting]), setting[0], setting[1]))[:count]
 
 

@@ -25,7 +25,7 @@ from testbed.config.run import Run, cell_ids
 
 FINALS = Path(__file__).with_suffix(".csv")
 SWEEPS = Path("results/one-setting")
-PLACES = (*(("sorted", 64), ("sums", 64), ("guess", 64), ("sorted", 16), ("sums", 16)),)
+PLACES = (("sorted", 64), ("sums", 64), ("guess", 64), ("sorted", 16), ("sums", 16))
 ARMS = tuple("grpo topr gspo ppo_ewma m2po vcpo minpro mis cispo reinforce placebo".split())  # noqa: SIM905
 SEEDS = (*range(10), *range(FRESH, FRESH + 10))
 KEYS = ["task", "lag", "arm"]

@@ -158,7 +158,7 @@ def tried(task: str, lag: int, arm: Arm) -> dict[tuple[float, Arguments], list[f
     knobs = {words(args): args for args in tried_args}
     return {
         (float(row["rate"]), knobs[row["knob"]]): [row["final"]] * row["seeds"]
-        for row in rows.fillna({"knob": ""}).to_dict("records")
+        for row in rows.to_dict("records")
     }
 
 

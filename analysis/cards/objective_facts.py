@@ -19,8 +19,6 @@ from envs.arrays import Floats
 from testbed.objectives import objective
 
 if TYPE_CHECKING:
-    import torch
-
     from testbed.exact.gradient_report import Bench, Objective
 
 GROUP = 2

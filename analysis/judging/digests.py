@@ -103,14 +103,12 @@ def _file(module: str) -> Path:
 
 
 def _reached(start: str) -> set[str]:
-    """Return the project's modules that a module imports, at any depth within `analysis`."""
+    """Return the project's modules that a module imports, directly or not."""
     found, todo = {start}, [start]
     while todo:
-        for name in _imports(todo.pop()):
-            if name not in found:
-                found.add(name)
-                # Packages of testbed and envs are hashed whole, so their imports are not followed.
-                todo.append(name)
+        new = set(_imports(todo.pop())) - found
+        found |= new
+        todo += new
     return found
 
 

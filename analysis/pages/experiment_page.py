@@ -65,7 +65,7 @@ def _all(areas: Mapping[str, tuple[str, ...]], judged: Mapping[str, Row]) -> str
 
 
 def _lags(claim: str, row: Row) -> str:
-    """Return the lags in a claim's name, "16, 64"."""
+    """Return the lags in a claim's name, statement and note, "16, 64"."""
     said = f"{claim} {CLAIMS[claim].promises['statement']} {row['note']}"
     return ", ".join(map(str, sorted({int(lag) for lag in re.findall(r"\blags?[ -](?:of )?(\d+)", said)})))
 

@@ -48,9 +48,7 @@ def at_rates(runs: Iterable[Run], rates: Sequence[float], seeds: int = 2) -> tup
 
 def rates_around(rate: float, below: int = 3, above: int = 1) -> tuple[float, ...]:
     """Return the rate with `below` smaller and `above` larger ones, half a decade apart, two digits."""
-    return tuple(float(f"{rate * 10 ** (k / 2):.2g}") for k in range(-below, 0)) + tuple(
-        rate if k == 0 else float(f"{rate * 10 ** (k / 2):.2g}") for k in range(above + 1)
-    )
+    return tuple(float(f"{rate * 10 ** (k / 2):.2g}") if k else rate for k in range(-below, above + 1))
 
 
 def scores(

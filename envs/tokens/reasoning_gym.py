@@ -63,7 +63,6 @@ class ReasoningGym(TokenTask):
     the longest of the first `survey` items. `prompt` is a format string over "question" and the fields of the
     item's metadata. `alphabet`: "ascii", or the characters themselves, or None for those of the surveyed
     items, plus all digits, and all printable ASCII if letters occur, because text is open-ended.
-    letters occur, because text is open-ended.
     """
 
     def __init__(
