@@ -17,6 +17,7 @@ def normals(key_R: ArrayLike, step: int, rows: int, columns: int) -> Floats:
 
     pairs = -(-columns // 2)
     uniform_RND = kernels.uniforms(np.asarray(key_R, np.uint64), step, rows, 2 * pairs)
+    # Uniforms include 0 and exclude 1, so that 1 - u has a logarithm.
     radius_RNP = np.sqrt(-2.0 * np.log(1.0 - uniform_RND[..., :pairs]))
     angle_RNP = 2.0 * np.pi * uniform_RND[..., pairs:]
     both_RND = np.concatenate([radius_RNP * np.cos(angle_RNP), radius_RNP * np.sin(angle_RNP)], axis=-1)
@@ -75,6 +76,7 @@ class LQR:
         kron_xKK = kron_xKK.reshape(*closed_xDD.shape[:-2], d * d, d * d)
         radius_x = np.sqrt(self.discount) * np.abs(np.linalg.eigvals(closed_xDD)).max(-1)
         stable_x11 = np.asarray(radius_x < 1.0)[..., None, None]
+        # Zeros in place of an unstable loop keep the system solvable; its costs become inf below.
         system_xKK = np.eye(d * d) - self.discount * np.swapaxes(np.where(stable_x11, kron_xKK, 0.0), -1, -2)
         flat_xK1 = paid_xDD.reshape(*paid_xDD.shape[:-2], d * d, 1)
         p_xDD = np.linalg.solve(system_xKK, flat_xK1).reshape(paid_xDD.shape)
@@ -99,6 +101,7 @@ class LQR:
 
     def starts(self, normal_ND: Floats) -> Floats:
         """x_0 [..., N, D] from standard normals."""
+        # The jitter allows a singular covariance: a coordinate may start at a fixed value.
         root_DD = np.linalg.cholesky(self.start_DD + 1e-12 * np.eye(len(self.start_DD)))
         return np.asarray(normal_ND @ root_DD.T)
 

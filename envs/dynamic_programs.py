@@ -137,6 +137,7 @@ def prefix_second_moments(tables: Tables, pi_RSA: Floats, mu_RSA: Floats) -> Flo
                     continue
                 for a in range(actions):
                     pi, mu = pi_RSA[r, s, a], mu_RSA[r, s, a]
+                    # Skipped first: an action that neither takes, mu = 0 too, would weigh infinitely.
                     if pi == 0.0:
                         continue
                     mass = math.inf if mu == 0.0 else weight_S[s] * pi * (pi / mu)

@@ -212,6 +212,7 @@ class FiniteMDP:
         if not order > 0.0:
             raise ValueError(f"order is {order!r}, expected a number above 0, infinity included.")
         if order >= 1.0:
+            # Between 1 and infinity this only checks the support: E_mu w^2 overflows, its logarithm does not.
             whole = self.divergence(pi_xSA, mu_xSA, unsupported=unsupported)
             if order in (1.0, np.inf):
                 return whole.kl_pi_mu if order == 1.0 else whole.max_log_rho

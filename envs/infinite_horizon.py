@@ -52,6 +52,7 @@ def _resolvent(world: FiniteMDP, pi_xSA: Floats) -> Floats:
             "use the methods of the world, which stop at its horizon."
         )
     alive_S = ~world.tables.terminal_S
+    # Terminal states are cut off on both sides: their rows become those of the identity.
     step_xSS = np.einsum("...sa,sat->...st", pi_xSA, world.transition_SAS) * (alive_S[:, None] & alive_S)
     return np.eye(world.states) - world.discount * step_xSS
 

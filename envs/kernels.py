@@ -99,6 +99,7 @@ def _noisy_reward(tables: Tables, row: int, t: int, b: int, step: int, key: int)
     first, second = _pair(t, b, step, _REWARD_NOISE, key)
     if tables.noise == 1:
         return 1.0 if first < mean else 0.0
+    # Doubles of the stream include 0 and exclude 1, so that 1 - first has a logarithm.
     radius = math.sqrt(-2.0 * math.log(1.0 - first))
     return mean + tables.noise_std_X[row] * radius * math.cos(2.0 * math.pi * second)
 
@@ -257,6 +258,7 @@ def _scatter(
             weight = weight_RBT[r, b, t]
             total_S[state_RBT[r, b, t]] += weight
             grad_RSA[r, state_RBT[r, b, t], action_RBT[r, b, t]] += weight
+    # Every visit subtracts pi: once for their summed weight spares A terms a token.
     for s in range(states):
         if total_S[s] != 0.0:
             for a in range(actions):

@@ -121,6 +121,7 @@ def draw_counts(
     if world.noise == "bernoulli" and bonus_S.any():
         raise ValueError("the world has bernoulli rewards and a bonus; expected one of them: use collect().")
     flat_RX = law_RSA.reshape(len(law_RSA), -1)
+    # The check above allows more rounding of the sum than multinomial does.
     visit_RX = rng.multinomial(steps, flat_RX / flat_RX.sum(axis=-1, keepdims=True))
     visit_RSA = visit_RX.reshape(law_RSA.shape)
     next_RSAS = rng.multinomial(visit_RSA, world.transition_SAS)
@@ -159,6 +160,7 @@ def collect(
     place_B = (np.arange(episodes) + 0.5) / episodes
     source_B = np.minimum(np.searchsorted(np.cumsum(mass_W), place_B), policies - 1).astype(np.int64)
     fields = {f.name: getattr(world, f.name) for f in dataclasses.fields(FiniteMDP)}
+    # One step more, for its state: episodes do not hold the state that follows their last step.
     longer = FiniteMDP(**fields | {"horizon": world.horizon + 1})
     from envs import kernels
 

@@ -61,6 +61,7 @@ class Guess(TokenTask):
         secret_N, found_N = self.secret(prompt_NQ), np.zeros(len(prompt_NQ), dtype=bool)
         for first in range(0, self.response_length, self.digits + 1):
             place = slice(first, first + self.digits)
+            # The end token counts as the digit `base`: a guess that holds it would spell another number.
             whole_N = (mask_NT[:, place] & (response_NT[:, place] < self.base)).all(1)
             found_N |= whole_N & (self._number(response_NT[:, place]) == secret_N)
         return found_N.astype(np.float64)

@@ -192,6 +192,7 @@ def stop_strings(given: str) -> tuple[str, ...]:
     try:
         stops = json.loads(given) if given.startswith("[") else [given] if given else []
     except ValueError:
+        # Refused below, in words about stop strings instead of JSON.
         stops = [""]
     if not all(isinstance(stop, str) and stop for stop in stops):
         raise ValueError(f'stop is {given!r}, expected text, or a list such as ["\\n", "###"].')

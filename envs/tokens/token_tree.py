@@ -214,6 +214,7 @@ class TokenTree:
                 second_moment_token=self._mean(reach_mu, moment.sum(-1)) / length_x,
                 mean_rho_token=self._mean(reach_mu, np.where(mu > 0, pi, 0.0).sum(-1)) / length_x,
                 second_moment_prefix_T=prefix_xT,
+                # NaN is inf - inf: a path with a token that pi never takes.
                 max_log_rho=np.where(np.isnan(log_w), -np.inf, log_w).max(-1),
             )
 

@@ -40,6 +40,7 @@ def reply(function: Callable[..., Any], line: str) -> dict[str, Any]:
 
 def main() -> None:
     """Answer lines until there are no more; discards output printed by the user's code."""
+    # Answers keep the pipe for themselves: a print of the user's code would be read as one.
     sink = os.fdopen(os.dup(1), "w", encoding="utf-8")
     os.dup2(2, 1)
 
