@@ -68,6 +68,7 @@ def mean(x_N: ArrayLike, t: float) -> tuple[float, float]:
     if x_N.size < 2:
         return 1.0, 1.0
     center, spread = float(x_N.mean()), float(x_N.std(ddof=1))
+    # Rounding of equal values would pass for a tiny spread and give a huge statistic.
     if spread <= 1e-12 * max(abs(center), abs(t)):
         return median(x_N, t) if abs(center - t) > 1e-12 * max(abs(center), abs(t)) else (1.0, 1.0)
     student = (center - t) / spread * math.sqrt(x_N.size)
@@ -82,6 +83,7 @@ def at_statistic(statistic: float, n: int) -> float:
     """
     x = statistic / math.hypot(statistic, math.sqrt(n - 1))
     precision = n + EFFECT_SIZE**-2
+    # For x > 0 the mean over d grows like exp(slope^2 / (2 precision)), which widens the density of s.
     left = 1 - n * x**2 / precision if x > 0 else 1.0
     s_K = np.linspace(0.0, (math.sqrt(n) + 9) / math.sqrt(left), _POINTS + 1)[1:]
     log_chi_K = (n - 1) * np.log(s_K) - s_K**2 / 2
@@ -102,6 +104,7 @@ def median_sequence(x_N: ArrayLike, level: float = 0.05) -> tuple[float, float]:
     x_N = np.asarray(x_N, dtype=np.float64)
     value_C = np.unique(x_N)
     between_C = (value_C[1:] + value_C[:-1]) / 2
+    # All thresholds between two neighbors get the same bets, so one of them stands for all.
     up_C = _largest_so_far(x_N[None] > np.array([-np.inf, *between_C])[:, None])
     down_C = _largest_so_far(x_N[None] < np.array([*between_C, np.inf])[:, None])
     low = value_C[up_C >= 2 / level].max(initial=-np.inf)

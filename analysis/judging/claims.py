@@ -161,6 +161,7 @@ def _runs(entry: Entry, frame: pd.DataFrame) -> Iterator[pd.DataFrame]:
         again, shared = unit >= entry.promises["fresh"], unit < 0
     elif "run" in frame and "seed" in frame:
         again = frame["run"] == "replication"
+        # No row: this column gives every one its run.
         shared = ~again & again
     else:
         return

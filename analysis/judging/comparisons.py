@@ -85,6 +85,7 @@ def places(table: pd.DataFrame, where: Arm) -> NDArray[np.intp]:
     """Return the row numbers of an arm in order; a table is sorted into arms only once."""
     met = next((known for each, known in _MET if each is table), None)
     if met is None or not where:
+        # A table read once is not worth sorting: its first arm is found by a scan.
         _MET[:] = [(table, {}), *_MET[:3]]
         here = np.ones(len(table), dtype=bool)
         for column, wanted in where.items():

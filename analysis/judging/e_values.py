@@ -145,6 +145,7 @@ def stays_below(
     turned = {name: -np.asarray(x_N, dtype=np.float64) for name, x_N in _groups(x).items()}
     found = exceeds(turned, -margin, note, measure, -null)
     return replace(
+        # 0.0 - x and not -x, which would make an effect of zero -0.
         found, effect=0.0 - found.effect, low=-found.high, high=-found.low, asks=f"< {margin:g}",
         cells=tuple(replace(cell, effect=-cell.effect) for cell in found.cells),
     )  # fmt: skip
@@ -169,9 +170,11 @@ def within(
     low = [measure.bet(x_N, -margin) for x_N in groups]
     high = [measure.bet(x_N, margin) for x_N in groups]
     inside = min(_every(above for above, _ in low), _every(below for _, below in high))
+    # The mean of two e-values is one again; their sum is not.
     outside = (_some(above for above, _ in high) + _some(below for _, below in low)) / 2
     if floored:
         note += f"; both arms at the floor, where nothing can differ: {', '.join(floored)}"
+        # Equality is not shown by what cannot differ, but a difference would be one.
         inside = min(inside, 1.0)
     worst = max(range(len(found)), key=lambda index: abs(found[index].effect))
     e = {SUPPORTED: inside, REFUTED: outside}

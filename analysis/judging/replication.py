@@ -177,6 +177,7 @@ def slopes(table: pd.DataFrame, x: str, y: str, where: Arm) -> Groups:
             rows = rows[rows[column] == wanted]
         wide = rows.pivot(index="seed", columns=x, values=y)
         place_K = wide.columns.to_numpy(dtype=float)
+        # Centered places sum to 0, so that the mean of y needs no subtraction.
         centered_K = place_K - place_K.mean()
         found[name] = wide.to_numpy(dtype=float) @ centered_K / (centered_K @ centered_K)
     return found

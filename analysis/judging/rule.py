@@ -36,6 +36,7 @@ def threshold(e_values: Iterable[float], m: int, alpha: float = ALPHA) -> float:
     """
     found = list(e_values)
     for step in LADDER:
+        # A claim's own e-value is half its word's, so step / 2 stands for m / (alpha |R|).
         if sum(e >= step for e in found) >= max(1, 2 * m / (alpha * step)):
             return float(step)
     return float("inf")
