@@ -120,6 +120,7 @@ def unsettled(scores: Scores, pilots: int) -> list[Setting]:
     Of settings with one rate and equal scores, as clips on fresh data, one counts.
     """
     most = max(len(values) for values in scores.values())
+    # Reversed, as later ones overwrite: of equal settings the first one tried stays.
     unlike = {(rate, fmean(values)): (rate, args) for (rate, args), values in reversed([*scores.items()])}
     full = {at: scores[at] for at in unlike.values() if len(scores[at]) == most}
     return best_of(full, SETTLED) if most < pilots else []

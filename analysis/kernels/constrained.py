@@ -137,6 +137,7 @@ def primal_dual(
         true_R = ((pi_RSA * exact_RSA).sum(-1) * world.start_S).sum(-1)
         rows.append((infinite_horizon.value(world, pi_RSA), true_R, estimate_R, multiplier_R))
         logits_RSA = logits_RSA + step_size * (q_RSA - pull_R[:, None, None] * upper_RSA)
+        # A floor below the largest logit, or an action that became rare could never come back.
         logits_RSA = np.clip(logits_RSA - logits_RSA.max(-1, keepdims=True), -30.0, 0.0)
         multiplier_R = np.maximum(0.0, multiplier_R + dual_rate * (estimate_R - budget))
     return PrimalDual(*(np.stack(column) for column in zip(*rows, strict=True)))

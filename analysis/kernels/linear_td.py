@@ -79,6 +79,7 @@ def parallel_q(
     weight_RF = np.zeros((cells, feature_SAF.shape[-1]))
     mean_X = tables.mean_reward_X
     feature_XF = feature_SAF.reshape(-1, feature_SAF.shape[-1])
+    # Starts have step `steps` of the stream, which no update below reaches.
     state_RN = world.start(kernels.uniforms(key_R, steps, players, 1)[..., 0])
     age_RN, found = np.zeros((cells, players), np.int64), []
     for step in range(steps):

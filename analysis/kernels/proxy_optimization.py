@@ -29,6 +29,7 @@ def divergence(world: FiniteMDP, pi_SA: Tensor, base_SA: Tensor, kind: str) -> T
     Source: Laidlaw et al. (2024), Correlated proxies, arXiv:2403.03185: ORPO's penalty is the first.
     """
     d_SA = _occupancy(world, pi_SA)
+    # The clamp has slope 0 where the search starts, at pi = base; the root alone has an infinite one.
     if kind == "occupancy chi2":
         return ((d_SA**2 / _occupancy(world, base_SA)).sum() - 1).clamp(min=1e-12).sqrt()
     if kind == "action chi2":

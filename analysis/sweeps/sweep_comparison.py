@@ -139,6 +139,7 @@ def _row(cells: pd.DataFrame, metric: str, setting: str, name: str, baseline: st
 
 def _gap(x_N: NDArray[np.float64]) -> Interval:
     """Return the mean with Student's interval, which is unbounded for one unit or equal ones."""
+    # Rounding of equal differences would pass for a spread and make t as large as one likes.
     if x_N.size < 2 or np.ptp(x_N) <= 1e-12 * float(np.abs(x_N).max()):
         return Interval(float(x_N.mean()), -math.inf, math.inf, x_N.size, "none", 0.95)
     return student_interval(x_N)

@@ -180,6 +180,7 @@ def _width(curve: pd.DataFrame, rate: float, within: float) -> float:
     curve = curve.sort_values(RATE)
     rate_G, score_G = curve[RATE].to_numpy(dtype=float), curve["score"].to_numpy(dtype=float)
     at = int(np.flatnonzero(rate_G == rate)[0])
+    # Equal scores are near even where both are infinite, as their difference is NaN then.
     near_G = (np.abs(score_G - score_G[at]) <= within) | (score_G == score_G[at])
     first = last = at
     while first > 0 and near_G[first - 1]:

@@ -123,6 +123,7 @@ def _curves(name: str, rows: pd.DataFrame, columns: tuple[str, ...], limit: int)
     always = rows.index.isin(deepest(rows).index) if EXACT in kept else np.zeros(len(rows), dtype=bool)
     steps = np.sort(rows["step"].unique())
     for stride in range(1, len(steps) + 1):
+        # Counted from the end: the last step, where outcomes are read, always stays.
         chosen = {int(step) for step in steps[::-1][::stride]} | {int(steps[0])}
         some = rows.loc[rows["step"].isin(chosen) | always, kept]
         table = Table.of(name, some, about | {"steps": len(chosen)})

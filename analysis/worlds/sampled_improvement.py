@@ -106,6 +106,7 @@ def draw(worlds: Worlds, mu_RSA: Floats, steps: int, rng: np.random.Generator, n
     flat_RX = both_RSA.reshape(len(mu_RSA), -1)
     visit_RX = rng.multinomial(steps, flat_RX / flat_RX.sum(-1, keepdims=True))
     visit_RSA = visit_RX.reshape(mu_RSA.shape).astype(np.float64)
+    # Rounding may lift a certain move above 1, which multinomial refuses.
     going_RSAS = rng.multinomial(visit_RX.reshape(mu_RSA.shape), np.minimum(worlds.moves_RSAS, 1.0)).astype(
         np.float64
     )
