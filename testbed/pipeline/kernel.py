@@ -305,7 +305,8 @@ def _step(p: Any, s: Any, a: Store, out: Out, key: int) -> bool:
         return False
     if not stopped:
         s.slot_seconds += s.decoding * (when - s.now)
-        s.virtual += (when - s.now) / tau
+        if tau > 0.0:
+            s.virtual += (when - s.now) / tau
     s.now = when
     if when == s.train_end:
         _end_piece(p, s, a)

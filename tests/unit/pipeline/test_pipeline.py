@@ -53,6 +53,13 @@ def test_where_no_response_finishes_generated_ones_have_no_mean_length():
     assert np.isnan(found.value_R["length_bias"]).all()
 
 
+def test_decoding_takes_its_time_again_after_a_pause_where_a_token_alone_takes_none():
+    design = replace(FIXED, **SYNCHRONOUS, tau_0=0.0, tau_1=0.0625)  # 8 sequences: 0.5 s per token
+    found = replications(design)
+    assert found.mean("period") == pytest.approx(5 + 3, rel=1e-12)
+    assert found.mean("slots_busy") == pytest.approx(5 / 8)
+
+
 def test_one_step_off_hides_the_shorter_side_and_is_one_batch_behind():
     found = replications(replace(FIXED, admission="capacity", eta=1, barrier=True))
     assert found.mean("period") == pytest.approx(5, rel=1e-12)
