@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, fields, replace
 import torch
 from torch import Tensor
 
-from testbed.data.optional import OptionalFields
+from testbed.data.optional import OptionalFields, as_float
 from testbed.errors import UserError
 
 ROLLOUT, EXPERT, REPLAY = 0, 1, 2
@@ -22,7 +22,7 @@ class Batch(OptionalFields):
     logp_mu_BT: log-probabilities (nats) under the policy that produced the tokens.
     adv_BT: advantages.
     mask_BT: bool; True for tokens the policy chose, False for padding and tool output.
-    reward_B: rewards.
+    reward_B: rewards; whole numbers and booleans become floats.
     group_B: int64 ids in [0, B); sequences with equal ids answer the same prompt.
     logp_anchor_BT: the trainer's log-probabilities at the start of the update (default: behavior).
     logp_ref_BT: log-probabilities under the fixed policy of a KL penalty.
@@ -60,6 +60,7 @@ class Batch(OptionalFields):
         for name in ("logp_mu_BT", "adv_BT", "logp_anchor_BT", "logp_ref_BT"):
             check_finite(name, getattr(self, name), self.mask_BT)
             object.__setattr__(self, name, _without_garbage(getattr(self, name), self.mask_BT))
+        object.__setattr__(self, "reward_B", as_float(self.reward_B))
         check_finite("reward_B", self.reward_B, torch.ones_like(self.reward_B, dtype=torch.bool))
         _check_turns(self.turn_BT, self.mask_BT)
         groups = self.group_B

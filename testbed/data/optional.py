@@ -1,5 +1,6 @@
 """Fields of a container that may be missing."""
 
+import torch
 from torch import Tensor
 
 from testbed.errors import UserError
@@ -15,3 +16,8 @@ class OptionalFields:
             kind = type(self).__name__
             raise UserError(f"'{method}' needs {name}, which was not given; pass it to {kind}.")
         return value
+
+
+def as_float(value: Tensor) -> Tensor:
+    """Return whole numbers and booleans in torch's default type, and floats as they are."""
+    return value if value.is_floating_point() else value.to(torch.get_default_dtype())

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from testbed.data.optional import OptionalFields
+from testbed.data.optional import OptionalFields, as_float
 from testbed.errors import UserError
 
 
@@ -13,7 +13,7 @@ from testbed.errors import UserError
 class Signals(OptionalFields):
     """Rewards and other data for advantages; nothing here carries a gradient.
 
-    reward_B: rewards. group_B: int64 ids in [0, B).
+    reward_B: rewards; whole numbers and booleans become floats. group_B: int64 ids in [0, B).
     mask_BT: bool, tokens the policy chose.
     log_rho_BT: log pi/mu of the weights about to be updated, 0 outside the mask.
     value_BT: a critic's value before each token. token_reward_BT: reward at each token.
@@ -45,6 +45,7 @@ class Signals(OptionalFields):
     turn_BT: Tensor | None = None
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "reward_B", as_float(self.reward_B))
         expected = self.reward_B.shape
         width: int | None = None
         for item in fields(self):

@@ -9,6 +9,7 @@ import torch
 from support.fixtures import batch_of
 from support.refusals import refuses
 
+from testbed.advantages import advantage
 from testbed.data.batch import Batch
 from testbed.data.compact import Compact
 from testbed.data.groups import (
@@ -22,6 +23,7 @@ from testbed.data.groups import (
     group_weighted_average,
     group_weighted_quantile,
 )
+from testbed.data.signals import Signals
 
 VALUE = torch.tensor([1.5, -2.0, 0.5, 4.0, -1.0, 4.0, 3.0, 0.25], dtype=torch.float64)
 GROUP = torch.tensor([3, 0, 3, 3, 0, 7, 3, 0])
@@ -127,6 +129,14 @@ def test_the_anchor_defaults_to_the_behavior_policy():
 )  # fmt: skip
 def test_a_field_of_the_wrong_shape_or_range_is_named(field, value):
     refuses(".", Batch, **parts(**{field: value}))
+
+
+@pytest.mark.parametrize("kind", [torch.int64, torch.bool])
+def test_rewards_that_are_whole_numbers_count_as_floats(kind):
+    reward_B = torch.tensor([1, 0, 1, 1], dtype=kind)
+    signals = Signals(reward_B, torch.tensor([0, 0, 1, 1]))
+    assert advantage["group_mean"].function(signals).tolist() == [0.5, -0.5, 0.0, 0.0]
+    assert Batch(**parts(reward_B=torch.ones(8, dtype=kind))).reward_B.is_floating_point()
 
 
 @pytest.mark.parametrize("field", ["logp_mu_BT", "adv_BT", "logp_anchor_BT"])
