@@ -162,6 +162,10 @@ class Trainer:
         A replica with a non-finite loss, gradient or weights keeps its last weights permanently.
         """
         alive_R = state.alive_R & update.finite_R
+        for learner in self.learners:
+            # A loss that it no longer learns from must not end it: alone it would have had no such pass.
+            if pass_index >= learner.recipe.passes:
+                alive_R[learner.rows] = state.alive_R[learner.rows]
         grad_RP = select_rows(alive_R, update.grad_RP, torch.zeros_like)
         grad_RP = clip_norm(grad_RP, self.max_grad_norm)
         moving = [learner for learner in self.learners if pass_index < learner.recipe.passes]
