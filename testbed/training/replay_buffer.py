@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from testbed import rng
 from testbed.data.batch import REPLAY
 from testbed.data.rollout import Rollout
-from testbed.data.select import replace_groups, stack
+from testbed.data.select import groups_in, replace_groups, stack
 from testbed.errors import UserError
 from testbed.recipes.composition import Replay
 
@@ -26,7 +26,7 @@ class ReplayBuffer:
     def mix(self, fresh: Rollout, step: int) -> Rollout:
         """Replace the batch's last groups by an earlier batch's; store the fresh batch."""
         prompts = fresh.prompt_RNQ.shape[1]
-        count = int(self.share * prompts)
+        count = groups_in(self.share, prompts)
         if not count:
             raise UserError(
                 f"a replayed share {self.share:g} of {prompts} prompts is less than one group, so that "

@@ -11,7 +11,7 @@ from support.refusals import refuses
 from testbed import rng
 from testbed.config.run import Run
 from testbed.data.batch import EXPERT, REPLAY, ROLLOUT
-from testbed.data.select import replace_groups
+from testbed.data.select import groups_in, replace_groups
 from testbed.errors import UserError
 from testbed.losses.dual_update import DualUpdate
 from testbed.objectives import objective
@@ -220,6 +220,16 @@ def test_shares_that_make_no_group_and_impossible_buffers_are_refused():
     refuses("5 groups were asked for, but a batch has 4", replace_groups, rollout, rollout, 5, REPLAY)
 
 
+def test_a_share_that_is_a_whole_number_of_groups_up_to_rounding_is_that_number():
+    assert int(0.58 * 50) == 28
+    assert [groups_in(0.58, 50), groups_in(0.57, 50), groups_in(1 / 3, 3), groups_in(1.0, 7)] == [
+        29,
+        28,
+        1,
+        7,
+    ]
+
+
 def test_groups_of_equal_rewards_leave_the_denominators_under_dynamic_sampling():
     recipe = replace(PPO, dynamic_sampling=True)
     world, theta, learner = one_learner(recipe)
@@ -392,6 +402,10 @@ def test_each_block_ends_with_its_own_last_pass_and_a_lost_replica_stays_lost():
     lost = trainer.take_step(State(theta, torch.tensor([True, False])), first, 0)
     assert lost.alive_R.tolist() == [True, False]
     assert torch.equal(lost.theta_RP[1], theta[1])
+    bad = trainer.take_step(
+        State(theta, torch.tensor([True, True])), replace(first, finite_R=~lost.alive_R), 1
+    )
+    assert bad.alive_R.tolist() == [True, True]  # the first has no second pass
     momentum = State(theta, torch.tensor([True, True]))
     for learner in learners:
         learner.optimizer = OPTIMIZERS["adam"](theta[learner.rows])
