@@ -250,7 +250,7 @@ CHECKS: tuple[tuple[tuple[str, ...], Check], ...] = (
         _check_recipe,
     ),
     ((*TASK, "recipe", "recipe_args", "critic", "critic_args"), _check_signals),
-    ((*TASK, "recipe", "recipe_args", *TEACHER, "group"), _check_teacher),
+    ((*TASK, "recipe", "recipe_args", *TEACHER, "group", "age_limit", "too_old"), _check_teacher),
     ((*TASK, "recipe", "recipe_args", *VERIFIER), _check_verifier),
 )
 """The checks, each with the fields that it depends on."""

@@ -185,7 +185,8 @@ def build_guided(source: Source, runs: tuple[Run, ...], teacher: Teacher) -> Sou
 def guide_for(run: Run) -> Guide | None:
     """Return the guide of a run, None for none.
 
-    Raises UserError for an unknown name, argument or value, and for more members than a group has.
+    Raises UserError for an unknown name, argument or value, for more members than a group has, and for an age
+    limit that takes single members out.
     """
     entry, given = guide[run.guide], dict(run.guide_args)
     bound = entry.bind(**given)
@@ -195,6 +196,11 @@ def guide_for(run: Run) -> Guide | None:
         raise UserError(
             f"guide '{run.guide}' replaces {made.count} members of a group of {run.group}; expected from 1 "
             f"to {run.group}."
+        )
+    if made is not None and run.age_limit >= 0 and run.too_old == "truncate":
+        raise UserError(
+            f"guide '{run.guide}' replaces members of whole groups, but too_old 'truncate' takes single "
+            "sequences out; expected too_old drop, wait or discard."
         )
     return made
 

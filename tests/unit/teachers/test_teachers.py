@@ -59,6 +59,15 @@ def test_weights_that_do_not_fit_are_refused(tmp_path, saved):
     refuses(".", placed, changed(TREE, teacher="file", teacher_args={"path": str(tmp_path / "teacher.npy")}))
 
 
+@pytest.mark.parametrize("name", ["weights.npz", "empty.npy"])
+def test_files_that_hold_no_single_array_are_refused(tmp_path, name):
+    path = tmp_path / name
+    path.write_bytes(b"")
+    if path.suffix == ".npz":
+        np.savez(path, np.zeros(3))
+    refuses("is not a .npy array", placed, changed(TREE, teacher="file", teacher_args={"path": str(path)}))
+
+
 def test_a_hinted_teacher_sees_the_solution_and_its_answers_keep_the_students_prompts():
     world, theta_RP, teacher = placed(changed(HINTED, teacher="solution", recipe="opd"))
     rollout = world.generate(theta_RP, 0)
@@ -126,7 +135,8 @@ def test_a_guided_source_counts_the_groups_it_helps():
     "fields",
     [{"recipe": "dgrpo"}, {"recipe": "grpo", "teacher": "noisy"}, {"recipe": "grpo", "guide": "insert"},
      {"recipe": "opd", "teacher": "trained"}, {"recipe": "grpo", "guide": "own", "guide_args": {"kept": 0}},
-     {"teacher": "noisy", "guide": "insert", "guide_args": {"count": 5}}],
+     {"teacher": "noisy", "guide": "insert", "guide_args": {"count": 5}},
+     {"teacher": "noisy", "guide": "insert", "too_old": "truncate", "age_limit": 2}],
 )  # fmt: skip
 def test_what_cannot_be_taught_is_refused_beforehand(fields):
     refuses(".", check_arguments, [changed(TREE, **fields)])
