@@ -44,8 +44,8 @@ def file(place: Place, *, path: str = "") -> Teacher:
     if not Path(path).is_file():
         raise UserError(f"teacher 'file' has path '{path}', which does not exist; give teacher_args.path.")
     try:
-        found = np.atleast_2d(np.load(path, allow_pickle=False).astype(np.float64))
-    except (ValueError, OSError) as error:
+        found = np.atleast_2d(np.asarray(np.load(path, allow_pickle=False), dtype=np.float64))
+    except (ValueError, TypeError, OSError, EOFError) as error:
         raise UserError(f"teacher file {path} is not a .npy array of numbers: {error}.") from error
     if found.ndim != 2 or len(found) not in (1, len(place.runs)):
         raise UserError(
