@@ -108,7 +108,8 @@ def pin_data(run: Run) -> Run:
         for name in ("file", "verifier"):
             given = str(arguments.get(name, ""))
             if given and "#" not in given and (name == "file" or ".py:" in given):
-                arguments[name] = f"{given}#{file_digest(given.rpartition(':')[0] or given)}"
+                path = given if name == "file" else given.rpartition(":")[0]
+                arguments[name] = f"{given}#{file_digest(path)}"
     except ValueError as error:
         raise UserError(str(error)) from error
     return replace(run, task_args=tuple(sorted(arguments.items())))

@@ -84,6 +84,15 @@ def test_a_file_that_has_changed_is_refused(write):
         Jsonl(file=f"{path}#{digest}")
 
 
+def test_the_digest_of_a_file_with_a_colon_in_its_name_is_added(write):
+    from testbed.config.run import Run
+    from testbed.worlds.task_registry import pin_data
+
+    path = write(SOUND, name="12:30.jsonl")
+    pinned = pin_data(Run(task="jsonl", policy="toy", task_args=(("file", path),)))
+    assert dict(pinned.task_args) == {"file": f"{path}#{file_digest(path)}"}
+
+
 @pytest.mark.parametrize(
     "arguments",
     [{"verifier": "numbr"}, {"verifier": "no/such.py:f"}, {"limit": 0.0}, {"chat": "maybe"},
