@@ -177,7 +177,8 @@ def save_bpe_tokenizer(folder: Path, task: TokenTask, seed: int, vocabulary: int
     generator = rng.generator(seed, "tiny-model/tokenizer")
     prompt_NQ = task.prompts(generator, CORPUS)
     token_NT, mask_NT = task.teacher(prompt_NQ, generator, 0.0)
-    rows = zip(prompt_NQ, token_NT, mask_NT & (token_NT != (task.end_token or -1)), strict=True)
+    end = -1 if task.end_token is None else task.end_token
+    rows = zip(prompt_NQ, token_NT, mask_NT & (token_NT != end), strict=True)
     corpus = [f"{task.text(q)}\nAnswer: {task.text(t, m)}" for q, t, m in rows]
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
