@@ -112,7 +112,7 @@ class StaleCache(Reweighted):
 
 
 class StaleDecoder:
-    """Distributions of the current weights over keys and values of the past ones; see toy_decoder.Decoder.
+    """Distributions of the current weights over keys and values of the past ones; see toy.decoder.Decoder.
 
     The prompt's last token is read like a response's, as token 0: response token t is token t + 1 here.
     """

@@ -179,7 +179,7 @@ def simulate_one(design: Design, **how: Any) -> Report:
 
     Args:
         design: the pipeline.
-        how: replications, batches and seed, as in `simulate`.
+        how: replicas, batches and seed, as in `simulate`.
 
     Returns:
         A Report: throughput, lags, idle shares and drops, each with a standard error.
