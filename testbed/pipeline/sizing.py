@@ -99,10 +99,10 @@ def from_words(words: Sequence[str]) -> SizingPlan:
             hint = suggest(name, _HINTS)
             wrong.append(f"'{word}': expected field=value.{hint} Fields: {', '.join(_HINTS)}.")
             continue
-        hint = _HINTS[name]
-        many = typing.get_origin(hint) is tuple
+        kind = _HINTS[name]
+        many = typing.get_origin(kind) is tuple
         try:
-            each = [_value(typing.get_args(hint)[0] if many else hint, part) for part in text.split(",")]
+            each = [_value(typing.get_args(kind)[0] if many else kind, part) for part in text.split(",")]
         except ValueError:
             wrong.append(
                 f"'{word}': expected {'values' if many else 'a value'} like {getattr(SizingPlan, name)}."

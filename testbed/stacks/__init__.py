@@ -72,13 +72,11 @@ ABSENT = Is("not set", lambda value: value is None or value is False or value ==
 NUMBER = Is("a number", is_number)
 RANGE = Is('"low_high"', lambda value: isinstance(value, str) and "_" in value)
 CONDITIONS = {
-    **{
-        "SET": GIVEN,
-        "UNSET": ABSENT,
-        "NUMBER": NUMBER,
-        "RANGE": RANGE,
-        "ZERO": Is("0", lambda value: value == 0),
-    },
+    "SET": GIVEN,
+    "UNSET": ABSENT,
+    "NUMBER": NUMBER,
+    "RANGE": RANGE,
+    "ZERO": Is("0", lambda value: value == 0),
     "BELOW_ONE": Is("below 1", lambda value: is_number(value) and value < 1),
 }
 

@@ -207,9 +207,11 @@ class LatencySource:
 
     def _lengths(self, groups_R: Sequence[Sequence[Group]]) -> Floats:
         """Return the mean length of each replica's groups, NaN if there are none; [R]."""
-        each = ([(group.draw, group.place) for group in groups] for groups in groups_R)
-        means = [[self.length_RN[draw][r, place] for draw, place in some] for r, some in enumerate(each)]
-        return np.array([np.mean(each) if each else np.nan for each in means])
+        lengths = (
+            [self.length_RN[group.draw][r, group.place] for group in groups]
+            for r, groups in enumerate(groups_R)
+        )
+        return np.array([np.mean(each) if each else np.nan for each in lengths])
 
 
 @schedule("latency", source="Applied Compute (2026), queue-max against queue-drop; the simulation is our own")

@@ -81,7 +81,7 @@ class FilteredSource:
 def drop(generated: Generated, step: int, limit: int) -> Generated:
     """Return one replica's batch without the groups that have a token older than the limit."""
     rollout = generated.rollout
-    old_RB = (too_old(rollout, step, limit)).any(-1)
+    old_RB = too_old(rollout, step, limit).any(-1)
     keep_N = ~old_RB.unflatten(1, (-1, rollout.group)).any(-1)[0]
     lengths = length_counts(rollout, ~keep_N.repeat_interleave(rollout.group)[None])
     kept = pick_groups([rollout], keep_N.nonzero()[:, 0][None])

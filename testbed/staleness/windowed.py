@@ -31,15 +31,13 @@ class Windowed(SchedulePlan):
         parts = self.versions(run, longest_response(run))
         if getattr(task_for(run), "end_token", None) is not None:
             raise UserError(
-                f"staleness is 'windowed', but responses of task '{run.task}' may end in any window, "
-                "and later "
-                "ones would be empty; take a task of fixed length, as 'running-sum'."
+                f"staleness is 'windowed', but responses of task '{run.task}' may end in any window, and "
+                "later ones would be empty; take a task of fixed length, as 'running-sum'."
             )
         if run.prompts % parts:
             raise UserError(
-                f"prompts is {run.prompts}, but a response takes {parts} windows of {self.tokens} "
-                "tokens, each "
-                f"with as many prompts; expected a multiple of {parts}."
+                f"prompts is {run.prompts}, but a response takes {parts} windows of {self.tokens} tokens, "
+                f"each with as many prompts; expected a multiple of {parts}."
             )
 
     def source(

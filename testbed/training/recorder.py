@@ -103,10 +103,10 @@ class Recorder:
         first, counts = self.runs[0], generated.counts
         recipes = [learner.recipe for learner in self.learners]
         if len(recipes) != len(self.counted) or any(map(is_not, recipes, self.counted)):
-            self.counted, prompts = recipes, self.runs[0].prompts
+            self.counted = recipes
             for learner, recipe in zip(self.learners, recipes, strict=True):
                 asked = recipe.baselines.reference_group * ("reference_reward_BN" in recipe.needs)
-                self.asked_R[learner.rows] = prompts * (asked + ("greedy_reward_B" in recipe.needs))
+                self.asked_R[learner.rows] = first.prompts * (asked + ("greedy_reward_B" in recipe.needs))
         made_R = first.prompts * first.group + self.asked_R
         if "staleness/replayed_share" in counts:
             # Discarded replays were counted when they were fresh.

@@ -142,9 +142,9 @@ def _model_size(run: Run, sequences: int) -> tuple[int, int, int]:
         for names in (("num_hidden_layers", "n_layer"), ("hidden_size", "n_embd"))
     )
     columns = run.prompts * task.prompt_length + sequences * task.response_length
-    micro_tokens = dict(run.policy_args).get("micro_tokens", 0)
-    columns = min(columns, int(micro_tokens)) if micro_tokens else columns
     given = dict(run.policy_args)
+    micro_tokens = given.get("micro_tokens", 0)
+    columns = min(columns, int(micro_tokens)) if micro_tokens else columns
     size = 8 if given.get("dtype") == "float64" else 4
     narrow = given.get("dtype") in ("bfloat16", "float16")
     activations = (2 if narrow else size) * columns * layers * width * KEPT

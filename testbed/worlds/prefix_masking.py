@@ -29,8 +29,7 @@ def source_of(run: Run, task: object) -> PrefixSource | None:
     if not isinstance(task, TokenTask):
         raise UserError(
             f"prefix '{run.prefix}' continues responses of tokens, and task '{run.task}' has none; take a "
-            f"token "
-            "task, or task 'tree' with policy 'tabular'."
+            "token task, or task 'tree' with policy 'tabular'."
         )
     source.check(run, task)
     return source

@@ -33,8 +33,7 @@ class TwoRoles(Policy):
         if set(turn_T) != {0, 1}:
             raise UserError(
                 f"policy_args.roles is 'separate', but the task has {len(set(turn_T)) or 1} turns; "
-                "expected a "
-                "task of two turns, as 'solver-checker'."
+                "expected a task of two turns, as 'solver-checker'."
             )
         self.policy, self.turn_T = policy, turn_T
         self.parameters, self.dtype, self.device = 2 * policy.parameters, policy.dtype, policy.device

@@ -74,9 +74,11 @@ class TabularRuns(World):
         tree = self.task
         number = {tuple(prompt_Q): n for n, prompt_Q in enumerate(tree.prompt_NQ.tolist())}
 
+        def roots(prompt_RNQ: np.ndarray) -> np.ndarray:
+            return np.array([[number[tuple(p)] for p in row] for row in prompt_RNQ.tolist()]) * tree.nodes
+
         def respond(start: Start, wave: int) -> Rollout:
-            prompt_RN = [[number[tuple(p)] for p in row] for row in start.prompt_RNQ.tolist()]
-            root_RN = np.array(prompt_RN) * tree.nodes
+            root_RN = roots(start.prompt_RNQ)
             version_1B1 = parts(start.given_RBT.shape[1], slices)
             key_R = wave_keys(self.seeds, self.sampling_R, wave)
             where = (version_1B1, root_RN, start.group, key_R, step)
@@ -85,7 +87,7 @@ class TabularRuns(World):
             return without_given(answers, torch.from_numpy(start.given_RBT))
 
         def at_start(prompt_RNQ: np.ndarray, group: int, round: int) -> Rollout:
-            root_RN = np.array([[number[tuple(p)] for p in row] for row in prompt_RNQ.tolist()]) * tree.nodes
+            root_RN = roots(prompt_RNQ)
             pi_RSA = self.policy.probabilities(self.initial())
             key_R = rng.keys(self.seeds, "prefixes/attempts")
             return self._rollout(tree.simulate(pi_RSA, root_RN, group, key_R, round), root_RN, group)

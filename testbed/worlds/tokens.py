@@ -320,8 +320,8 @@ class TokenRuns(World):
             more = self._evaluation(theta_RP, prompt_RNQ[:, :PASS_PROMPTS], self.passes_R, PASS_EXTRA)
         if self.task.difficulties:
             level_RN = np.stack([self.task.difficulty(prompt_NQ) for prompt_NQ in prompt_RNQ])
-        proxy_RB, levels = self.rewards.proxy(answers), self.task.difficulties
-        return HeldOut(proxy_RB, answers, logp_start_RBT, more, level_RN, levels)
+        proxy = self.rewards.proxy(answers)
+        return HeldOut(proxy, answers, logp_start_RBT, more, level_RN, self.task.difficulties)
 
     def _held_out_prompts(self) -> np.ndarray:
         return self._prompts(f"held-out/{self.first.task}", 0, self.first.evaluation_prompts)
