@@ -123,6 +123,7 @@ def _check_turns(turn_BT: Tensor | None, mask_BT: Tensor) -> None:
     if turn_BT is None:
         return
     lowest = torch.where(mask_BT, turn_BT, torch.zeros_like(turn_BT)).min()
+    # -1 outside the mask: tool output and padding must not raise the turn that later tokens are held to.
     highest_BT = torch.where(mask_BT, turn_BT, torch.full_like(turn_BT, -1)).cummax(-1).values
     falls_BT = mask_BT & (turn_BT < highest_BT)
     if bool(falls_BT.any()) or int(lowest) < 0 or int(highest_BT.max()) >= turn_BT.shape[-1]:

@@ -35,5 +35,6 @@ class Compact:
 
     def take(self, compact_BT: Tensor) -> Tensor:
         """Return every token's value at its original position, 0 outside the mask."""
+        # Before the first token under the mask the place is -1; what is gathered there is zeroed below.
         value_BT = compact_BT.gather(-1, (self.mask_BT.cumsum(-1) - 1).clamp(min=0))
         return torch.where(self.mask_BT, value_BT, torch.zeros_like(value_BT))

@@ -57,6 +57,7 @@ def group_weighted_average(value_B: Tensor, log_weight_B: Tensor, group_B: Tenso
     """
     top_B = group_max(log_weight_B, group_B)
     nothing_B = top_B == -torch.inf
+    # -inf - -inf would be NaN; 0 gives all members of such a group the same weight.
     scaled_B = torch.where(nothing_B, torch.zeros_like(top_B), log_weight_B - top_B)
     weight_B = scaled_B.exp()
     return group_sum(weight_B * value_B, group_B) / group_sum(weight_B, group_B)
@@ -115,6 +116,7 @@ class Packed:
     @classmethod
     def sorted_by(cls, key_B: Tensor, group_B: Tensor) -> "Packed":
         """Return the packing with every group sorted by a key, the lowest first."""
+        # Two stable sorts: the second, by group, keeps the order of the keys inside each group.
         by_key_B = key_B.argsort(dim=-1, stable=True)
         by_group_B = group_B.gather(-1, by_key_B).argsort(dim=-1, stable=True)
         order_B = by_key_B.gather(-1, by_group_B)
