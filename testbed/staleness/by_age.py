@@ -136,6 +136,7 @@ class ByAge(SchedulePlan):
             return self
         wait, limit = run.too_old == "wait", run.age_limit
         cut = Waiting(self.ages, limit) if wait else Discarding(self.ages, limit, run)
+        # With `first` the depth does not bound the ages, so the limit alone has to.
         depth = limit + 1 if self.first else min(self.depth, limit + 1)
         left = None if self.distribution is None else cut.distribution(self.distribution)
         mean = math.nan if left is None else left.mean

@@ -113,6 +113,7 @@ class CellQueue:
     def fill(self, step: int) -> None:
         """Move groups from the queue to the batch until it is full."""
         if self.plan.rule == "wait":
+            # Trained in the order of their starts: a group that ends early waits for those before it.
             self.ready = deque(sorted(self.ready, key=lambda group: group.number))
         while self.ready and len(self.batch) < self.prompts:
             if self.plan.rule == "wait" and self.ready[0].number != self.used:
@@ -164,6 +165,7 @@ class LatencySource:
             waits_R += [line in late for line in self.lines]
             for line in late:
                 line.land()
+            # Without room in any queue nothing starts, and the durations of the last round are not read.
             if not wait or any(line.room() for line in late):
                 latency_RN = self._generate(theta_RP, step, wait)
                 made_R = made_R if wait else self.length_RN[self.draws].mean(-1)
@@ -171,6 +173,7 @@ class LatencySource:
                 if line in late:
                     line.start(latency_N, step, self.draws)
                     line.fill(step)
+        # The first round is the time step itself, so only the later ones are waits.
         return self._delivered(waits_R - 1, made_R)
 
     def _generate(self, theta_RP: Tensor, step: int, wait: int) -> Ints:

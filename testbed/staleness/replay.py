@@ -136,6 +136,7 @@ class ReplaySource:
         shape = (len(self.store), self.prompts)
         streams = (rng.generator(seed, "staleness/replay", step) for seed in self.seeds)
         uniform_RAN = np.stack([stream.random(shape)[::-1] for stream in streams])
+        # A uniform of 0 would be noise of inf, and an infinite key counts as unusable.
         gumbel_RM = -np.log(-np.log1p(-np.maximum(uniform_RAN.reshape(uses_RM.shape), 2.0**-60)))
         key_RM = -self._log_weight(theta_RP) - gumbel_RM
         return np.where((uses_RM > 0) & (uses_RM < self.plan.reuse), key_RM, np.inf)
