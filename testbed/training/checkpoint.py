@@ -134,6 +134,7 @@ class Checkpoints:
             say(f"The checkpoint {self.path} was damaged ({error}); the pack starts again.")
             return state, 0
         step = int(tree["step"])
+        # Recipes are not stored: going through the steps again leaves every learner with its present one.
         for past in range(step):
             held.trainer.switch_recipes(state, past)
         reader = _Reader(tensors, state.theta_RP.device)

@@ -288,6 +288,7 @@ def train_pack(runs: tuple[Run, ...], report: Report | None = None) -> Columns:
         runs: cells that differ only in the fields of packs.STACKED.
         report: called with (steps done, steps in all) as the pack advances; see LiveRows for its `line`.
     """
+    # Cells with one recipe lie side by side, so that the rows of its learner are a slice.
     order = sorted(range(len(runs)), key=lambda i: (runs[i].recipe, runs[i].recipe_args, i))
     stacked = tuple(runs[i] for i in order)
     world = build_world(stacked)
