@@ -81,6 +81,7 @@ def _cdf(design: Design) -> tuple[Floats, Floats, Floats]:
         special.roots_hermitenorm(NODES) if 0 < d.correlation < 1 else (np.zeros(1), np.ones(1))
     )
     if d.correlation == 1:
+        # Lengths jump with a score that all share; Gauss-Hermite nodes need smooth ones, so take quantiles.
         node_Z = special.ndtri((np.arange(20_000 // len(x_K) + 400) + 0.5) / (20_000 // len(x_K) + 400))
         weight_Z = np.ones(len(node_Z))
         cdf_ZK = (score_K[None] >= node_Z[:, None]).astype(np.float64)

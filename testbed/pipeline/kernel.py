@@ -305,6 +305,7 @@ def _step(p: Any, s: Any, a: Store, out: Out, key: int) -> bool:
         return False
     if not stopped:
         s.slot_seconds += s.decoding * (when - s.now)
+        # An idle engine has tau 0 if tau_0 is: its clock stands still until a sequence starts.
         if tau > 0.0:
             s.virtual += (when - s.now) / tau
     s.now = when

@@ -26,6 +26,7 @@ def uniforms(index: int, purpose: int, key: int) -> tuple[float, float]:
 def normal(index: int, purpose: int, key: int) -> float:
     """Return a standard normal number of one counter, by Box and Muller."""
     first, second = uniforms(index, purpose, key)
+    # The uniform may be 0 but never 1, so the logarithm is finite.
     return math.sqrt(-2.0 * math.log(1.0 - first)) * math.cos(2.0 * math.pi * second)
 
 
