@@ -63,6 +63,7 @@ class Draw:
     def uniform(self, purpose: str, tick: int, places: int, width: int) -> np.ndarray:
         """Return uniforms in [0, 1), [R, places, width]; they depend on seed, purpose and counter alone."""
         key_R = rng.keys(self.seeds, f"mismatch/{self.part}/{purpose}")
+        # Slices share out the numbers of the whole batch, so that cutting it changes none of them.
         count, counter = (1, self.slices) if not self.shared else (self.slices, 1)
         drawn = uniforms(key_R, self.step * self.ticks + tick, places * counter, width)
         return drawn.repeat(count, axis=0).reshape(len(key_R) * self.slices, places, width)

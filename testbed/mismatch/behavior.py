@@ -180,6 +180,7 @@ class Behavior:
         """Return the policy, or its version with the engine's forward pass."""
         if self.engine.forward is None:
             return self.policy
+        # An engine that rounds its weights rounded the older ones too when it filled the cache.
         if past_RP is not None:
             past_RP = self.weights(past_RP, step, past_RP)
         return rebuilt(self.engine.forward, self.policy, self._draw(step, past_RP))

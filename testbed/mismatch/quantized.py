@@ -199,6 +199,7 @@ def q8_0(*, matrices: str = "linear") -> SamplerEngine:
     """W_mu = s round(W / d), d = max|W| / 127 of each 32 weights of a row, s = d in float16."""
 
     def to_integers(scaled_RIKB: Tensor) -> Tensor:
+        # Halves away from 0, as in C; torch.round takes them to even, and floor(x + .5) rounds .49999997 up.
         whole = scaled_RIKB.abs().floor()
         return scaled_RIKB.sign() * (whole + (2 * (scaled_RIKB.abs() - whole)).floor())
 
@@ -218,6 +219,7 @@ def q4_0(*, matrices: str = "linear") -> SamplerEngine:
         return x_RIKB.gather(-1, x_RIKB.abs().argmax(-1, keepdim=True)) / -8
 
     def to_integers(scaled_RIKB: Tensor) -> Tensor:
+        # As in ggml; W / d is at least -8 up to rounding, so the sum is positive and trunc is floor.
         return torch.trunc(scaled_RIKB + 8.5).clamp(0, 15) - 8
 
     return _in_blocks("q4-0", matrices, step, to_integers)
@@ -236,6 +238,7 @@ def _in_blocks(
         padded = functional.pad(w_RIJ.detach(), (0, -columns % BLOCK))
         w_RIKB = padded.unflatten(-1, (-1, BLOCK))
         step_RIK1 = step(w_RIKB)
+        # A block of zeros has step 0, and 0 times its inverse would be NaN.
         inverse_RIK1 = torch.where(step_RIK1 == 0, 0.0, 1.0 / step_RIK1)
         rounded = to_integers(w_RIKB * inverse_RIK1) * step_RIK1.half().to(w_RIJ)
         return straight_through(w_RIJ, rounded.flatten(-2)[..., :columns])
