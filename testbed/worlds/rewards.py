@@ -79,6 +79,7 @@ class Rewards:
     def _count_failures(self, shape: Sequence[int]) -> None:
         """Count failures of a task's verifier in the latest scoring, if it can fail."""
         failures_N = self.task.failures_N
+        # Answers of some cells alone cannot be shared out among all.
         if failures_N is None or math.prod(shape) % len(self.seeds):
             return
         rows_RM = failures_N.reshape(len(self.seeds), -1)

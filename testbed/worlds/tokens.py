@@ -72,6 +72,7 @@ class TokenRuns(World):
         else:
             base = self.policy.initial(unique)
         rows = [unique.index(seed) for seed in self.seeds]
+        # Indexing copies, and a large model alone in its pack should not be held twice.
         return base.detach() if len(rows) == 1 else base.detach()[rows]
 
     def generate(

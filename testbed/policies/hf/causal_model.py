@@ -135,6 +135,7 @@ class CausalModel:
             parts = change(frozen_1F, layout)[0].split([p.numel() for p in self._frozen.values()])
         changed = copy(self)
         changed._swapped = {
+            # A clone, because a view of one changed weight would keep all of the new ones in memory.
             name: part.view(p.shape).to(p.dtype).clone()
             for (name, p), part in zip(self._frozen.items(), parts, strict=True)
             if not torch.equal(part.view(p.shape), p)

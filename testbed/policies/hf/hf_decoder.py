@@ -89,6 +89,7 @@ class Decoder:
 
     def draw(self, t: int, choose: Choose, logp_MV: Tensor | None = None) -> None:
         """Write token t of unfinished rows, drawn from the given distribution, or else the model's."""
+        # A choice may copy its logits to float64, so it gets a bounded number of rows at a time.
         rows = chunk_rows(self.reader.task.vocabulary, self.row_M.device)
         source_MX = self.feature_MH if logp_MV is None else logp_MV
         parts = [
