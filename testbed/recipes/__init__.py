@@ -39,6 +39,7 @@ def _composed(settings: Mapping[str, str]) -> dict[str, Any]:
         changed |= {"advantage": settings["advantage"], "advantage_args": ()}
     if "aggregation" in settings:
         changed |= {"aggregation": settings["aggregation"]}
+        # Aggregation "constant" divides token sums by a length; 1 leaves them as they are.
         changed |= {"length": 1.0 if settings["aggregation"] == "constant" else 0.0}
     return changed
 

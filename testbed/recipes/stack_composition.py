@@ -198,6 +198,7 @@ def _fits(value: Any, want: Any) -> bool:
         return want.holds(value)
     if isinstance(want, tuple):
         return any(_fits(value, each) for each in want)
+    # 1 == True in Python, but a number is no switch.
     return type(value) is type(want) and bool(value == want)
 
 

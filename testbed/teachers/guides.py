@@ -131,6 +131,7 @@ class OwnSuccesses(Guide):
             for name, value in self.store[r][keys[r][n]].items():
                 getattr(other, name)[r, (n + 1) * rollout.group - 1] = value
         helped = swapped(rollout, other, chosen_RN, 1)
+        # From the batch as it was drawn: a success that was put in must not count as the newest.
         self._keep(rollout, keys)
         return helped, chosen_RN
 
