@@ -98,7 +98,7 @@ def read_checkpoint(path: Path) -> "tuple[dict[str, Any], dict[str, Tensor]]":
         raise Damaged(str(error)) from error
     if not whole:
         raise Damaged("its digest differs")
-    if changed := difference(fingerprint(), tree["fingerprint"]):
+    if changed := difference(tree["fingerprint"], fingerprint()):
         raise UserError(
             f"The checkpoint {path} was written by other code: {changed}. Install the same versions, "
             "or delete it to start anew."
