@@ -73,6 +73,8 @@ def _text(name: str, value: Any) -> str:
 def _scalar(value: Any) -> str:
     if isinstance(value, bool):
         return "true" if value else "false"
+    if isinstance(value, float) and math.isinf(value):
+        return str(value)  # JSON would say Infinity
     return json.dumps(value, ensure_ascii=False)
 
 

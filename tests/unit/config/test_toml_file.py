@@ -180,7 +180,8 @@ BASE = Run(task="running-sum", policy="toy", task_args=(("digits", 4),), learnin
     [(BASE,), (Run(),), grid(BASE, recipe=["grpo", "m2po"], lag=[0, 16], seed=range(8)),
      grid(BASE, learning_rate=[1e-3, 0.1], recipe_args=[(("eps", 0.1),), (("eps", 0.2),)]),
      grid(BASE, recipe_args=[(("a", i), ("b", name)) for i in (1, 2) for name in ("x", 'y"\\')]),
-     grid(BASE, anchor=["recipe", "old"], steps=[10, 20], seed=[0, 2])],
+     grid(BASE, anchor=["recipe", "old"], steps=[10, 20], seed=[0, 2]),
+     grid(BASE, recipe_args=[(("cap", 2.5),), (("cap", float("inf")),)])],
 )  # fmt: skip
 def test_a_grid_comes_back_from_its_text(cells, tmp_path):
     text = as_toml(cells)
