@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from testbed.config.run import Run, Scalar
+from testbed.config.run import Run, Scalar, whole
 from testbed.errors import UserError, suggest
 
 FIELDS = tuple(f.name for f in dataclasses.fields(Run))
@@ -20,9 +20,6 @@ LEAST = {
     "lag": 0, "age_limit": -1, "seed": 0, "steps": 1, "prompts": 1, "group": 1, "learning_rate": 0,
     "max_grad_norm": 0, "warm_start_steps": 0, "teacher_noise": 0, "evaluation_prompts": 0, "log_every": 1,
 }  # fmt: skip
-TOGETHER = ("policy", "model", "warm_start_steps", "too_old", "age_limit")
-"""Fields that `contradictions` reads."""
-
 MOST = {"teacher_noise": 1, "seed": 2**63 - 1}
 """Integer fields without an entry end at 2**31 - 1, so that every column of a result table fits."""
 
@@ -76,8 +73,7 @@ def _scalar(key: str, item: Any) -> Scalar:
             checked.encode()
         except UnicodeEncodeError:
             raise ValueError(f"has {key} = {checked!r}, which is not UTF-8 text.") from None
-    whole = isinstance(checked, float) and checked.is_integer() and abs(checked) < 2**53
-    return int(checked) if whole else checked
+    return whole(checked)
 
 
 def problems(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
