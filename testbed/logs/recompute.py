@@ -52,7 +52,12 @@ def recomputed(log: Log, folder: Path, field: str = "logp_pi", temperature: floa
     ]
     if any(one.text for one in log.sequences):
         notes.append("Text was tokenized again: the tokens may differ from the sampled ones.")
-    return replace(log, sequences=tuple(found), notes=(*log.notes, *notes))
+    # Only now is it known that a text has no token; without log-probabilities it would pass for missing ones.
+    kept = tuple(one for one in found if one.mask.any())
+    if len(kept) < len(found):
+        lost = f"{len(found) - len(kept)} of {len(found)} sequences"
+        notes.append(f"{lost} have no token under their mask: dropped.")
+    return replace(log, sequences=kept, notes=(*log.notes, *notes))
 
 
 def _opened(folder: Path, text: bool) -> tuple[Any, Any]:
@@ -110,7 +115,7 @@ def _filled(one: LoggedSequence, model: Any, field: str, temperature: float) -> 
     if one.token is None or one.prompt is None or not len(one.prompt):
         raise UserError(
             f"step {one.step}, sample {one.sample} has no tokens, or no prompt before them: nothing to "
-            f"recompute from."
+            "recompute from."
         )
     if not len(one.token):
         return one
@@ -124,9 +129,11 @@ def response_logp(model: Any, prompt_Q: Ints, token_T: Ints, temperature: float)
 
     every = np.concatenate([prompt_Q, token_T])
     rows = int(model.get_input_embeddings().weight.shape[0])
-    if every.min() < 0 or every.max() >= rows:
+    unknown = every[(every < 0) | (every >= rows)]
+    if len(unknown):
         raise UserError(
-            f"The log has token {int(every.max())}, the model {rows} tokens: another model sampled this log."
+            f"The log has token {int(unknown[0])}, the model the tokens 0 to {rows - 1}: another model "
+            "sampled this log. Give that one."
         )
     most = getattr(model.config, "max_position_embeddings", None)
     if most is not None and len(every) > most:

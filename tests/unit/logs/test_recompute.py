@@ -116,7 +116,14 @@ def test_a_response_s_tokens_are_scored_by_the_token_before_each_at_the_temperat
     one = LoggedSequence(0, "a", "g", np.ones(1, dtype=bool), prompt=np.array([1, 3]), token=np.array([0]))
     assert recompute._filled(one, model, "logp_pi", 0.5).logp_pi == pytest.approx([law_VV[3, 0]], rel=1e-5)
     for beyond in (4, -1):
-        refuses("the model 4 tokens", response_logp, model, np.array([1, 3]), np.array([beyond]), 0.5)
+        refuses(
+            f"has token {beyond}, the model the tokens 0 to 3: another",
+            response_logp,
+            model,
+            np.array([1, 3]),
+            np.array([beyond]),
+            0.5,
+        )
 
 
 def test_only_what_is_missing_is_recomputed_and_the_notes_say_how(monkeypatch):
@@ -130,7 +137,8 @@ def test_only_what_is_missing_is_recomputed_and_the_notes_say_how(monkeypatch):
     empty = LoggedSequence(0, "b", "g", np.zeros(0, bool), prompt=np.array([1]), token=np.zeros(0, int))
     text = replace(full, text=("p", "r"), logp_pi=None)
     for some, field, whose, said, many in (
-        ((bare, full, empty), "logp_pi", "the trainer's", (), 2),
+        ((bare, full, empty), "logp_pi", "the trainer's",
+         ("1 of 3 sequences have no token under their mask: dropped.",), 2),
         ((bare, full), "logp_mu", "the sampler's", (), 1),
         ((text, full), "logp_pi", "the trainer's",
          ("Text was tokenized again: the tokens may differ from the sampled ones.",), 1),
@@ -141,9 +149,9 @@ def test_only_what_is_missing_is_recomputed_and_the_notes_say_how(monkeypatch):
             f"{field} ({whose}) of {many} sequences was recomputed with f at temperature 0.5. The same "
             "weights serve every step of the log.", *said,
         )  # fmt: skip
-        assert opened.pop() == (Path("f/checked"), bool(said))
+        assert opened.pop() == (Path("f/checked"), some[0] is text)
         assert getattr(found.sequences[0], field) == pytest.approx(np.log([0.25, 0.25]))
-        assert found.sequences[1:] == some[1:]
+        assert found.sequences[1:] == (full,)
     done = recomputed(Log("made", (full,), ("n",)), Path("f"))
     assert done.notes == ("n", "logp_pi is in the log and was not recomputed with f.")
     assert (opened, done.sequences) == ([], (full,))
