@@ -6,7 +6,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from testbed.errors import UserError
+from testbed.errors import UserError, counted
 from testbed.logs.record import Log, LoggedSequence
 
 
@@ -62,11 +62,15 @@ class Tokens:
 
 def tensors(log: Log) -> Tokens:
     """Return a log's sequences as tensors; raise UserError if one lacks mu's or pi's log-probabilities."""
-    for name, which in (("logp_mu", "the sampler's (mu)"), ("logp_pi", "the trainer's (pi)")):
+    for name, which, option in (
+        ("logp_mu", "the sampler's log-probabilities (mu)", "--behavior-model"),
+        ("logp_pi", "the trainer's log-probabilities (pi)", "--model"),
+    ):
         if not log.has(name):
             raise UserError(
-                f"{len(log.sequences) - log.some(name)} sequences of the {log.source} log have no "
-                f"log-probabilities of {which}."
+                f"{len(log.sequences) - log.some(name)} of {counted(len(log.sequences), 'sequence')} in the "
+                f"{log.source} log lack {which}. A local model can compute them: testbed "
+                f"diagnose {option} FOLDER"
             )
     both = ((one, _of(one, "logp_mu"), _of(one, "logp_pi")) for one in log.sequences)
     known = [np.asarray(one.mask) & ~np.isnan(mu_T) & ~np.isnan(pi_T) for one, mu_T, pi_T in both]

@@ -115,7 +115,7 @@ def test_a_log_without_ratios_has_a_page_that_says_so_and_names_stay_text(tmp_pa
     made_logs.open_instruct(tmp_path / "log")
     found = diagnose(read([tmp_path / "log"]))
     assert found.ratios == {}
-    assert "no log-probabilities of the trainer" in found.notes[-1]
+    assert "lack the trainer's log-probabilities" in found.notes[-1]
     found.facts["written by"] = "<script>"
     assert "<script>" not in page(found)
 

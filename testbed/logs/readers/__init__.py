@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from testbed.errors import UserError, unknown
+from testbed.errors import UserError, counted, unknown
 from testbed.logs import files
 from testbed.logs.record import Log, joined
 from testbed.logs.scalars import ScalarLog
@@ -98,7 +98,7 @@ def read_any(paths: Sequence[Path], name: str = "") -> Log | ScalarLog:
             f"None of {', '.join(passed[:5])} is a log in a known format: {', '.join(readers())}."
         )
     found = _joined([_told(readers()[each], some) for each, some in grouped.items()])
-    left = f"{len(passed)} other files were not read: {', '.join(passed[:3])}{' …' if passed[3:] else ''}."
+    left = f"Not read, {counted(len(passed), 'file')}: {', '.join(passed[:3])}{' …' if passed[3:] else ''}."
     return replace(found, notes=(*found.notes, left)) if passed else found
 
 

@@ -49,9 +49,8 @@ def tokens(value: Any) -> Any:
 def _sequence(row: Mapping[str, Any], where: str, step: int) -> LoggedSequence:
     if "token_loss_mask" not in row:
         raise UserError(
-            f"{where} has no token_loss_mask: prompt and padding have log-probability 0 there and cannot "
-            f"be told "
-            "from tokens of the policy. Log with a newer NeMo-RL."
+            f"{where} has no token_loss_mask: prompt and padding have log-probability 0 there and cannot be "
+            "told from tokens of the policy. Log with a newer NeMo-RL."
         )
     mask = bools(tokens(row["token_loss_mask"]), f"{where}: token_loss_mask")
     length = number(alone(row.get("input_lengths")), f"{where}: input_lengths")

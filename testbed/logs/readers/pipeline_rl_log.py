@@ -34,7 +34,9 @@ def read(paths: Sequence[Path]) -> Log:
 def _sequence(row: Mapping[str, Any], where: str) -> LoggedSequence:
     token, label = ints(row["input_ids"], f"{where}: input_ids"), ints(row["labels"], f"{where}: labels")
     if token is None or label is None or len(token) != len(label):
-        raise UserError(f"{where}: input_ids and labels differ in length; expected one label per token.")
+        raise UserError(
+            f"{where}: input_ids and labels are no lists of one length; expected a label per token."
+        )
     chosen = label != IGNORED
     first = int(np.argmax(chosen)) if chosen.any() else len(token)
     mask = chosen[first:]

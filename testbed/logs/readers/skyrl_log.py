@@ -45,7 +45,7 @@ def _batch(path: Path) -> list[LoggedSequence]:
         if name in arrays and arrays[name].shape != arrays["loss_mask"].shape:
             raise UserError(
                 f"{path}: {name} has shape {arrays[name].shape}, loss_mask {arrays['loss_mask'].shape}; "
-                f"expected equal."
+                "expected equal."
             )
     if arrays["sequences"].shape[1] < width:
         raise UserError(f"{path}: sequences are shorter than loss_mask; expected prompt and response.")

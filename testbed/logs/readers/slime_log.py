@@ -57,7 +57,10 @@ def _rows(held: Mapping[str, Any]) -> list[tuple[int, Row]]:
     """Return (sample index, row) of a file of either kind."""
     if "samples" in held:
         rows = [dict(row) for row in held["samples"]]
-        return [(int(row.get("sample_index", row.get("index", n)) or 0), row) for n, row in enumerate(rows)]
+        # A Sample's index may be None; read as 0, all such samples would be one.
+        named = ((row.get("sample_index"), row.get("index"), n) for n, row in enumerate(rows))
+        indices = [int(next(each for each in known if each is not None)) for known in named]
+        return list(zip(indices, rows, strict=True))
     data = held["rollout_data"]
     indices = data.get("sample_indices")
     if indices is None:

@@ -34,7 +34,10 @@ def _sequence(row: Mapping[str, Any], where: str) -> LoggedSequence:
     first = whole(row["prompt_length"], f"{where}: prompt_length") or 0
     length = 0 if token is None else len(token) - first
     if length < 0:
-        raise UserError(f"{where}: prompt_length is {first}, but there are {len(token or [])} tokens.")
+        raise UserError(
+            f"{where}: prompt_length is {first}, but tokens has {length + first}; expected those of prompt "
+            "and response."
+        )
     version = whole((row.get("info") or {}).get("model_version"), f"{where}: model_version")
     texts = row.get("prompt_text"), row.get("response_text")
     mask = row.get("action_mask")

@@ -79,7 +79,7 @@ def test_a_reader_gives_exactly_what_was_written_by_hand(stack, tmp_path):
 def test_areals_evaluation_and_unknown_rows_are_refused(tmp_path):
     areal(tmp_path)
     path = tmp_path / "rollout" / "3" / "10.jsonl"
-    refuses("4 sequences of the AReaL log have no log-probabilities of the samp", tensors, read([tmp_path]))
+    refuses("4 of 4 sequences in the AReaL log lack the sampler's log-prob", tensors, read([tmp_path]))
     (tmp_path / "eval-rollout").mkdir()
     (tmp_path / "eval-rollout" / "1.jsonl").write_text(path.read_text())
     refuses("AReaL's evaluation; give files below rollout/", read, [tmp_path / "eval-rollout" / "1.jsonl"])
@@ -150,10 +150,10 @@ def test_files_of_a_folder_are_recognized_joined_and_the_rest_is_named(tmp_path)
     assert log.source == "made"
     assert log.notes == (
         "Scalars of verl lie beside the tokens; name their file to read them.",
-        "4 other files were not read: a.jsonl, b.jsonl, c.jsonl ….",
+        "Not read, 4 files: a.jsonl, b.jsonl, c.jsonl ….",
     )
     (tmp_path / "d.jsonl").unlink()
-    assert read([tmp_path]).notes[-1] == "3 other files were not read: a.jsonl, b.jsonl, c.jsonl."
+    assert read([tmp_path]).notes[-1] == "Not read, 3 files: a.jsonl, b.jsonl, c.jsonl."
     assert isinstance(read_any([tmp_path / "run.jsonl"]), ScalarLog)
     assert read_any([tmp_path / "run.jsonl"]).notes == ()
     refuses(r"run.jsonl holds numbers by step of verl, no tokens; `testbed", read, [tmp_path / "run.jsonl"])
@@ -197,6 +197,18 @@ SKYRL = {name: torch.ones(1, 2) for name in ("sequences", "attention_mask", "los
 def test_dumps_of_other_shapes_are_refused(held, name, tmp_path):
     torch.save(held, tmp_path / "a.pt")
     refuses(".", read, [tmp_path / "a.pt"], name)
+
+
+def test_samples_without_an_index_are_told_apart(tmp_path):
+    sample = {"index": None, "tokens": [1, 2], "response_length": 1, "reward": 1.0}
+    torch.save({"rollout_id": 0, "samples": [sample, sample]}, tmp_path / "a.pt")
+    assert [one.sample for one in read([tmp_path / "a.pt"]).sequences] == ["0", "1"]
+
+
+def test_a_prompt_longer_than_its_tokens_is_refused_with_both_lengths(tmp_path):
+    (tmp_path / "a.jsonl").write_text('{"eid": 1, "prompt_length": 3, "tokens": [1, 2]}')
+    told = "prompt_length is 3, but tokens has 2; expected those of prompt and response"
+    refuses(told, read, [tmp_path / "a.jsonl"])
 
 
 def test_a_flat_line_is_scalars_if_most_of_it_are_numbers_with_a_step_and_a_known_key(tmp_path):
