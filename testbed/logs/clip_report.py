@@ -39,7 +39,11 @@ def batches(log: Log, budget: int = BUDGET) -> Batches:
     notes, pairs, lost, total, split, torn = [], [], 0, 0, 0, 0
     if not log.has("advantage"):
         if not log.has("reward"):
-            raise UserError("Some sequences have neither advantage nor reward.")
+            many = len(log.sequences)
+            raise UserError(
+                f"Objectives need the advantage of every sequence, or the reward of every one: of {many}, "
+                f"{many - log.some('advantage')} have no advantage and {many - log.some('reward')} no reward."
+            )
         notes.append("Advantages are not logged: reward minus the group mean is used.")
     if not log.has("logp_anchor"):
         notes.append("No anchor is logged: the behavior policy is used in its place.")

@@ -6,6 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from testbed.diagnostics.metric_names import CLAMP
 from testbed.diagnostics.ratio_metrics import ess, ess_at, kl_estimates, quantiles_at
 from testbed.diagnostics.tail_indices import Estimated, Flat, ParetoK, pareto_k
 from testbed.errors import UserError
@@ -14,7 +15,6 @@ from testbed.logs.record import Log
 
 Numbers = dict[str, float]
 LEVELS = ("token", "prefix", "sequence")
-CLAMP = 2.0
 CHUNK = 2**17
 """Number of tokens per chunk of terms."""
 

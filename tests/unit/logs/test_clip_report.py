@@ -91,7 +91,7 @@ def test_missing_advantages_are_rewards_less_the_mean_of_what_is_kept_of_a_group
     held = batches(Log("made", tuple(some)))
     assert held.pairs[0][1].adv_BT[:, 0].tolist() == [-1.5, 1.5, -2.0, -1.0, 3.0]
     assert "reward minus the group mean" in held.notes[0]
-    with pytest.raises(UserError, match="neither advantage nor reward"):
+    with pytest.raises(UserError, match="of 1, 1 have no advantage and 1 no reward"):
         batches(Log("made", (one("g", None),)))
 
 
