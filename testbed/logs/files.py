@@ -126,8 +126,7 @@ def tensors(path: Path) -> Any:
     if path.suffix in PICKLES:
         raise UserError(
             f"{path} is a pickle, which runs code when it is opened: refused. Where you trust it, turn it "
-            f"into "
-            'plain tensors beside the stack that wrote it:\n  python -c "import pickle, sys, torch; '
+            'into plain tensors beside the stack that wrote it:\n  python -c "import pickle, sys, torch; '
             "b = pickle.load(open(sys.argv[1], 'rb')); torch.save({k: v for k, v in b.items() "
             f'if torch.is_tensor(v)}}, sys.argv[2])" {path} {path.with_suffix(".pt")}'
         )

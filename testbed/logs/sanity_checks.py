@@ -118,9 +118,8 @@ def _missing(log: Log) -> list[str]:
             )
         if zero:
             found.append(
-                f"{zero} of {values.size} tokens have {label} = -inf: left out of token metrics. Tokens "
-                f"cut by top-k "
-                "or top-p in one engine alone, or an underflow."
+                f"{zero} of {values.size} tokens have {label} = -inf: left out of token metrics. Tokens cut "
+                "by top-k or top-p in one engine alone, or an underflow."
             )
     return found
 
@@ -142,8 +141,7 @@ def _rounding(values: Floats, label: str) -> list[str]:
     noise = float((step**2).mean() / 24)  # rounding is uniform over a step: variance step^2 / 12
     return [
         f"Every {label} is a {name} number: rounding alone adds about {noise:.2g} nats to kl_mu_pi_k2, and "
-        f"more to "
-        "sequence ratios by their length."
+        "more to sequence ratios by their length."
     ]
 
 
@@ -155,8 +153,7 @@ def _zeros(mu: Floats, pi: Floats) -> list[str]:
         if count:
             found.append(
                 f"{count} of {one.size} tokens under the mask have {name} = 0 where the other is below "
-                f"-{SURE}: prompt "
-                "or tool tokens with a placeholder, which the mask should leave out."
+                f"-{SURE}: prompt or tool tokens with a placeholder, which the mask should leave out."
             )
     return found
 
@@ -226,7 +223,6 @@ def _groups(log: Log) -> list[str]:
     if usual > 1 and (more := int((counts >= 2 * usual).sum())):
         return [
             f"{more} of {counts.size} groups have twice the usual {usual} sequences or more: a prompt that "
-            f"came twice in "
-            "a step cannot be told from one larger group."
+            "came twice in a step cannot be told from one larger group."
         ]
     return []
