@@ -190,7 +190,8 @@ def _check_parents(cell: Run) -> None:
     if source is not None and rooted:
         raise UserError(
             f"recipe '{cell.recipe}' reads {rooted[0]}, the reward of responses that begin at the prompt, "
-            f"but prefix '{cell.prefix}' lets responses begin behind it; choose a recipe with another baseline."
+            f"but prefix '{cell.prefix}' lets responses begin behind it; choose a recipe with another "
+            "baseline."
         )
 
 
