@@ -124,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"\n{str(stop) or 'Stopped.'}", file=sys.stderr)
         sys.exit(130)
     except OSError as error:
-        sys.exit(_complain(f"{error.filename or 'A file'}: {error.strerror}."))
+        sys.exit(_complain(f"{error.filename or 'A file'}: {error.strerror or error}."))
     except BaseException as error:  # click's usage errors have a text; exit() in a user's file is an error
         if not hasattr(error, "format_message"):
             if place := line_of_a_user(error):

@@ -53,9 +53,10 @@ def conform(
     if installed:
         _installed(page, only, json)
         return
+    if page is not None or only:
+        raise UserError("--page and --only are about the losses of installed packages. Give --installed too.")
     if not (target and as_):
         raise UserError("expected a loss and an entry: testbed conform FILE.py:FN --as NAME; or --installed.")
-
     words = {"as": as_, "aggregation": aggregation, "length": length, "strict": strict}
     found = run(
         job("conform", target, inputs, given, layout) | words | {"hyper": named_values(hyper or ())}, timeout

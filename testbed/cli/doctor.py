@@ -137,7 +137,10 @@ def room(folder: Path) -> Iterator[Finding]:
     yield Finding(
         "disk", f"{free:.1f} GiB free", *_scarce(free < ROOM, "make room, or give another --folder")
     )
-    memory = Room.now("cpu").memory / 2**30
+    try:
+        memory = Room.now("cpu").memory / 2**30
+    except Exception:  # torch does not load, as the line on the GPU has said
+        return
     yield Finding("memory", f"{memory:.1f} GiB free", *_scarce(memory < MEMORY, "take fewer --workers"))
 
 

@@ -89,6 +89,7 @@ def _value(name: str, text: str) -> Any:
         number = int(text) if name in WHOLE else float(text)
     except ValueError:
         kind = "a whole number" if name in WHOLE else "a number"
+        kind += {"baseline": ", or optimal", "end_token": ", or none"}.get(name, "")
         raise UserError(f"{name}={text}: expected {kind}.") from None
     if name == "seed" and number < 0:
         raise UserError(f"seed={text}: expected 0 or more.")

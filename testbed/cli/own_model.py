@@ -12,6 +12,9 @@ from testbed.errors import UserError
 if TYPE_CHECKING:
     from testbed.config.run import Run
 
+EXACT = "exact"
+"""The default judge of --data."""
+
 Model = Annotated[
     Path | None,
     typer.Option(metavar="FOLDER", help="Train this local causal LM: config.json and safetensors."),
@@ -32,7 +35,12 @@ Lora = Annotated[
 
 
 def own_model(model: Path, data: Path | None, verifier: str, dedupe: bool, lora: bool) -> "tuple[Run, ...]":
-    """Return a model's default cells: GRPO at lags 0 and 8, one seed."""
+    """Return a model's default cells: GRPO at lags 0 and 8, one seed.
+
+    Raises UserError for options about --data without it.
+    """
+    if data is None and (dedupe or verifier != EXACT):
+        raise UserError("--verifier and --dedupe are about the problems of --data. Give --data FILE too.")
     of_data = {"file": str(data), "verifier": verifier} | ({"dedupe": True} if dedupe else {})
     base = replace(MODEL_RUN, model=str(model), policy_args=(("lora", 16),) if lora else ())
     if data is not None:

@@ -60,6 +60,8 @@ def pipeline(
     testbed pipeline admission=capacity eta=4 --then run bandit-grid recipe=grpo,reinforce lag=0 seed=0,1
     """
     given = words or []
+    if reach is not None and then is None:
+        raise UserError("--reach is the target return of a sweep. Give --then run SWEEP too.")
     if given[:1] == ["plan"]:
         _refuse_files(trace, figure, config, then)
         from testbed.pipeline import sizing

@@ -14,7 +14,16 @@ import typer
 from testbed.cli import show
 from testbed.cli.cost_prompt import Yes, agree, cost_of
 from testbed.cli.extensions import has, part
-from testbed.cli.own_model import Data, Dedupe, Lora, Model, Verifier, own_model, refuse_without_model
+from testbed.cli.own_model import (
+    EXACT,
+    Data,
+    Dedupe,
+    Lora,
+    Model,
+    Verifier,
+    own_model,
+    refuse_without_model,
+)
 from testbed.config.run import cell_ids
 from testbed.errors import UserError, counted
 from testbed.execution.progress import choose, watched
@@ -60,7 +69,7 @@ def run(
     objective: Objectives = None,
     model: Model = None,
     data: Data = None,
-    verifier: Verifier = "exact",
+    verifier: Verifier = EXACT,
     dedupe: Dedupe = False,
     lora: Lora = False,
     out: Out = None,
@@ -107,9 +116,10 @@ def run(
     base: str | tuple[Run, ...] = sweep
     given = overrides or []
     if model is not None:
-        base, given, workers = own_model(model, data, verifier, dedupe, lora), [sweep, *given], workers or 1
+        base, given = own_model(model, data, verifier, dedupe, lora), [sweep, *given]
+        workers = 1 if workers is None else workers
     else:
-        refuse_without_model(data=data, dedupe=dedupe, lora=lora)
+        refuse_without_model(data=data, verifier=verifier != EXACT, dedupe=dedupe, lora=lora)
     words, told = record_asked([word for word in given if word], ray is not None)
     cells = resolve(base, words, objective or [], watch)
     folder = out or folder_for("results", model.resolve().name if model else Path(sweep).stem)

@@ -15,7 +15,6 @@ from testbed.errors import UserError, counted
 from testbed.execution.progress import Progress, choose
 
 if TYPE_CHECKING:
-    from testbed.execution.progress import Progress
     from testbed.results.store import Status, Store
 
 
@@ -92,7 +91,7 @@ def _by_arm(store: "Store", folder: Path, every: float | None) -> dict[str, Any]
     }
 
 
-def _follow(folder: Path, board: Any, display: "Progress", every: float | None) -> None:
+def _follow(folder: Path, board: Any, display: Progress, every: float | None) -> None:
     """Feed the board and the display with new results in the folder, until nothing is pending."""
     from testbed.results.store import RESULT, Store
 

@@ -4,14 +4,17 @@ import json
 import os
 import time
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from support.command_line import call, refused
 
-from testbed import __version__
+from testbed import __version__, cli
+from testbed.cli import run_sweep
 from testbed.cli.run_sweep import dtype_notes
 from testbed.cli.slow_notice import slow_notice
-from testbed.config.run import MODEL_RUN
+from testbed.config.run import MODEL_RUN, Run
+from testbed.execution.cost import Cost
 
 SMALL = ["ess-collapse", "steps=4", "lag=0", "seed=0", "prompts=2", "group=2", "log_every=2"]
 
@@ -78,7 +81,7 @@ def test_a_damaged_result_is_told_as_damaged_and_run_again(capsys, monkeypatch, 
         "1 pending cell had a damaged result; the next run makes it again."
         in call(capsys, "status", "mine")[1]
     )
-    assert "1 damaged file(s) were set aside" in refused(
+    assert "Set aside: 1 damaged file;" in refused(
         capsys, "evidence", "figures", "ess-collapse", "--data", "mine"
     )
     assert "Results of 1 cell were damaged; these cells run again." in call(capsys, *words)[2]
@@ -115,3 +118,33 @@ def test_bfloat16_is_noted_where_the_cpu_is_slow_at_it(monkeypatch, times, noted
     assert all("9 times as long in bfloat16" in line and "dtype=float32 is faster" in line for line in said)
     assert not [*dtype_notes([replace(cell, device="cuda")])]
     assert not [*dtype_notes([replace(cell, policy_args=())])]
+
+
+def test_a_model_can_be_trained_in_this_process(monkeypatch):
+    asked = []
+    monkeypatch.setattr(run_sweep, "own_model", lambda *_: (Run(),))
+    monkeypatch.setattr(run_sweep, "describe", lambda *_: None)
+    monkeypatch.setattr(run_sweep, "cost_of", lambda _, workers, *__: asked.append(workers) or Cost(*[0] * 5))
+    for workers in (None, 0, 2):
+        run_sweep.run(model=Path("m"), workers=workers, dry_run=True, quiet=True)
+    assert asked == [1, 0, 2]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [(["run", "--model", "m", "--verifier", "number"], "about the problems of --data"),
+     (["run", "staleness", "--verifier", "number"], "--verifier: these options need --model"),
+     (["conform", "a.py:b", "--as", "grpo", "--page", "x.md"], "about the losses of installed packages"),
+     (["pipeline", "--reach", "0.5"], "--reach is the target return of a sweep"),
+     (["exact", "ppo_clip", "baseline=far"], "expected a number, or optimal")],
+)  # fmt: skip
+def test_an_option_that_would_do_nothing_or_makes_no_sense_is_refused(words, message, capsys):
+    assert message in refused(capsys, *words)
+
+
+def test_an_error_of_a_library_without_a_number_keeps_its_words(monkeypatch, capsys):
+    def fails(*_, **__):
+        raise OSError("no file named config.json")
+
+    monkeypatch.setattr(cli, "command_line", lambda: fails)
+    assert "A file: no file named config.json." in refused(capsys, "list")

@@ -1,6 +1,7 @@
 """testbed doctor: says what is wrong with a machine, and what to do about it."""
 
 import json
+import sys
 
 import pytest
 from support.command_line import call, told
@@ -59,3 +60,10 @@ def test_completion_names_the_commands(capsys, monkeypatch):
     monkeypatch.setenv("COMP_WORDS", "testbed d")
     monkeypatch.setenv("COMP_CWORD", "1")
     assert call(capsys)[1].split() == ["doctor", "demo", "diagnose"]
+
+
+def test_without_torch_the_other_checks_still_report(monkeypatch, tmp_path):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    found = [*doctor.gpu(), *doctor.room(tmp_path)]
+    assert [each.what for each in found] == ["torch loads", "write access", "disk"]
+    assert found[0].grade == "broken"
