@@ -129,14 +129,12 @@ def in_words(rows: Sequence[Row]) -> list[str]:
     """Return one line per row: its advantage and the ratios of its tokens; a tool's token is "-"."""
     lines = []
     for row in rows:
-        ratios = ", ".join(_ratio(t.log_ratio) if t.kept else "-" for t in row.tokens)
-        text = f"A = {row.adv:+.4g}, pi/anchor = ({ratios})"
-        if any(t.log_mismatch for t in row.tokens if t.kept):
-            found = (_ratio(t.log_mismatch) if t.kept else "-" for t in row.tokens)
-            text += f", anchor/mu = ({', '.join(found)})"
-        if any(t.log_ref for t in row.tokens if t.kept):
-            text += f", pi/ref = ({', '.join(_ratio(t.log_ref) for t in row.tokens if t.kept)})"
-        lines.append(text)
+        parts = [f"A = {row.adv:+.4g}"]
+        for name, field in (("pi/anchor", "log_ratio"), ("anchor/mu", "log_mismatch"), ("pi/ref", "log_ref")):
+            logs = [getattr(token, field) if token.kept else None for token in row.tokens]
+            if name == "pi/anchor" or any(logs):
+                parts.append(f"{name} = ({', '.join('-' if log is None else _ratio(log) for log in logs)})")
+        lines.append(", ".join(parts))
     return lines
 
 

@@ -97,7 +97,7 @@ def reaches_old(binding: Binding, logp_BT: Tensor, batch: Batch) -> bool:
 def _run(
     binding: Binding, arguments: dict[str, Any], leaf_BT: Tensor, mask_BT: Tensor, words: str
 ) -> tuple[Tensor, str, torch.dtype, Tensor | None]:
-    """Return the loss, its inputs, its dtype and its gradient."""
+    """Return the loss, its form, its dtype and its gradient; see Outcome."""
     try:
         returned = binding.function(**arguments)
     except KeyboardInterrupt:

@@ -111,7 +111,7 @@ def _values(name: str, default: Any, numbers: Sequence[float]) -> list[Any]:
         return [word for word in WORDS.get(name, ()) if word != default]
     if isinstance(default, bool):
         return [not default]
-    if isinstance(default, int) and not isinstance(default, float):
+    if isinstance(default, int):
         return [v for v in (1, 2, 3, 4, 8) if v != default]
     if default is None:
         return list(numbers)
