@@ -84,7 +84,9 @@ def duration(seconds: float) -> str:
     """Format seconds as an estimate: "under a minute", "about 12 minutes", "about 3.4 hours"."""
     if seconds < SHORT:
         return "under a minute"
-    return f"about {seconds / 60:.0f} minutes" if seconds < 5400 else f"about {seconds / 3600:.1f} hours"
+    if seconds < 5400:
+        return f"about {counted(round(seconds / 60), 'minute')}"
+    return f"about {seconds / 3600:.1f} hours"
 
 
 def cost(packs: Sequence[Pack], workers: int, time_kind: Callable[[Pack], Rates] | None = None) -> Cost:

@@ -3,6 +3,7 @@
 import os
 from pathlib import Path
 
+from testbed.errors import counted
 from testbed.results import user_cache
 
 COMPILED = "TORCHINDUCTOR_CACHE_DIR"
@@ -49,6 +50,7 @@ def advice(workers: int, threads: int) -> str:
     if workers * threads <= cores():
         return ""
     return (
-        f"{workers} workers x {threads} threads on {cores()} cores: waiting threads spin, so 2 workers x 2 "
-        f"threads on 2 cores measured 50 times slower than 2 x 1. Use at most {cores()} threads in all."
+        f"{counted(workers, 'worker')} x {counted(threads, 'thread')} on {cores()} cores: waiting threads "
+        f"spin, so 2 workers x 2 threads on 2 cores measured 50 times slower than 2 x 1. Use at most "
+        f"{cores()} threads in all."
     )

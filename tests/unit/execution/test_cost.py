@@ -279,7 +279,7 @@ def test_seconds_count_seeds_once_and_rows_with_the_first():
     (bad,) = plan([replace(TOY, policy_args=(("heads", 3), ("width", 8)))])
     assert cost.bytes_of(bad) == 0
     assert [cost.duration(s) for s in (60, 89, 5399, 7560)] == [
-        "about 1 minutes", "about 1 minutes", "about 90 minutes", "about 2.1 hours",
+        "about 1 minute", "about 1 minute", "about 90 minutes", "about 2.1 hours",
     ]  # fmt: skip
 
 
