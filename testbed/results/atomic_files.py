@@ -19,7 +19,12 @@ ASIDE = ".tmp-"
 STALE = 3600.0
 """Age in seconds at which an unfinished file is abandoned; writing one takes milliseconds."""
 
-FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+TODO = {
+    **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), "Free some space"),
+    **dict.fromkeys((errno.EEXIST, errno.ENOTDIR, errno.EISDIR), "Move away what stands in its place"),
+    errno.ENOENT: "Make its folder",
+}
+"""What the user can do about an error of the system, by number; about any other: make the folder writable."""
 NO_LINKS = (errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EMLINK)
 
 
@@ -104,7 +109,7 @@ def mended(path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = error.strerror or str(error)
-        todo = "Free some space" if error.errno in FULL else "Make the folder writable"
+        todo = TODO.get(error.errno or 0, "Make the folder writable")
         raise UserError(
             f"Cannot write {path}: {reason}. {_kept(path)}{todo} and run the same command again."
         ) from error

@@ -21,7 +21,7 @@ from typing import Any, Literal, get_args
 import pyarrow as pa
 
 from testbed.config.pack import Pack
-from testbed.errors import UserError, printable
+from testbed.errors import UserError, counted, printable
 from testbed.results import atomic_files, manifest
 from testbed.results.file_locks import Locks
 from testbed.results.fingerprint import difference
@@ -248,6 +248,8 @@ def read(*folders: str | Path) -> pa.Table:
 
     Raises UserError if no run is finished, or if the folders differ in sweep, code or a result.
     """
+    if not folders:
+        raise UserError("No results folder was given, expected at least one.")
     stores = [Store(folder) for folder in folders]
     first = stores[0]
     for store in stores[1:]:
@@ -263,9 +265,9 @@ def read(*folders: str | Path) -> pa.Table:
                     f"{store.folder} has other numbers for pack {name}; move one of the two away."
                 )
     if not found:
-        damaged = sum(len(store.quarantined()) for store in stores)
-        again = "damaged file(s) were set aside; the sweep's command makes them again."
-        hint = f" {damaged} {again}" if damaged else ""
+        many = sum(len(store.quarantined()) for store in stores)
+        aside = f" Set aside: {counted(many, 'damaged file')}; the sweep's command makes them again."
+        hint = aside if many else ""
         raise UserError(f"No finished results yet in {' or '.join(map(str, folders))}.{hint}")
     tables = [decode(found[name]) for name in first.packs if name in found]
     return pa.concat_tables(tables, promote_options="permissive").combine_chunks()

@@ -58,7 +58,9 @@ def test_a_disk_that_fills_up_is_one_error_with_the_path_and_nothing_is_lost(tmp
     [(OSError(errno.ENOSPC, "No space"), "No space", "Free some space"),
      (OSError(errno.EDQUOT, "Quota"), "Quota", "Free some space"),
      (OSError(errno.EACCES, "Denied"), "Denied", "Make the folder writable"),
-     (OSError("odd"), "odd", "Make the folder writable")],
+     (OSError("odd"), "odd", "Make the folder writable"),
+     (FileNotFoundError(errno.ENOENT, "Nowhere"), "Nowhere", "Make its folder"),
+     (NotADirectoryError(errno.ENOTDIR, "A file"), "A file", "Move away what stands in its place")],
 )  # fmt: skip
 def test_what_the_system_refuses_is_said_with_what_to_do(error, reason, todo, tmp_path):
     path = tmp_path / "packs" / "x"
