@@ -106,7 +106,7 @@ def _relatives(card: Card) -> str:
         for each in card.relatives
     ]
     note = (
-        "<p>Likeness: cosine of the effective weights of 60 tokens, 1 for equal ones up to a factor. The "
+        "<p>Likeness: cosine of the effective weights of 65 tokens, 1 for equal ones up to a factor. The "
         "weights beside it are those of the token where they differ most, after that factor.</p>"
     )
     return note + _table(rows)

@@ -30,6 +30,7 @@ from paper_figs import plot
 from paper_figs.figure_registry import PAGE
 from paper_figs.save_figures import render, style
 from paper_figs.toml_text import as_toml, groups
+from paper_figs.value_names import natural
 from testbed.errors import UserError, counted, printable
 from testbed.results import atomic_files, manifest, store
 from testbed.user_files import in_a_file, source_of
@@ -112,7 +113,9 @@ def _manifest(folder: Path, rows: pd.DataFrame) -> str:
     varied = [
         {
             "setting": name,
-            "values": ", ".join(as_word(value) for value in sorted(rows[name].dropna().unique())),
+            "values": ", ".join(
+                as_word(value) for value in sorted(rows[name].dropna().unique(), key=natural)
+            ),
         }
         for name in (*settings(rows), "seed")
     ]

@@ -60,7 +60,7 @@ def figures(
     """Draw the named figures (all that the tables allow, if none is named), save them, return what was saved.
 
     Args:
-        names: names of figures; `testbed evidence figures` lists them.
+        names: names of figures; `testbed list figures` lists them.
         data: folder of condensed CSV tables, or a results folder; None takes the committed tables.
         out: folder for NAME.pdf, NAME.png and manifest.json (inputs and files with their sha256).
         progress: called with one line per step of work.
