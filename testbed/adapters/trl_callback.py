@@ -88,7 +88,7 @@ def verl_metrics(data: Any, stack: str = "verl") -> dict[str, float]:
     actor_rollout_ref.rollout.calculate_log_probs=True.
     """
     held = getattr(data, "batch", data)
-    missing = [n for n in ("old_log_probs", ("rollout_log_probs"), "response_mask") if n not in held.keys()]  # noqa: SIM118
+    missing = [n for n in ("old_log_probs", "rollout_log_probs", "response_mask") if n not in held.keys()]  # noqa: SIM118
     if missing:
         flag = " Set actor_rollout_ref.rollout.calculate_log_probs=True."
         hint = flag if "rollout_log_probs" in missing else ""
