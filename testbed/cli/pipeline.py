@@ -82,8 +82,7 @@ def pipeline(
         from testbed.pipeline import trace as traces
 
         with slow_notice(COMPILING):
-            recorded = traces.record(design, batches, seed)
-        traces.write(recorded, trace)
+            traces.write(traces.record(design, batches, seed), trace)
     if then is None:
         _report(design, batches, replicas or 4, seed, figure, json)
         return
