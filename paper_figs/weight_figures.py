@@ -207,6 +207,7 @@ def _title(ax: Axes, name: str) -> None:
 
 
 def _handles(rows: pd.DataFrame) -> list[Line2D]:
+    # Groups are sorted, advantage last: neighbors are both signs of one curve.
     curves = [curve for _, curve in rows.groupby(["objective", "axis", "advantage"])]
     handles = [Line2D([], [], color=INK, marker="o", linestyle="none", label="on-policy")]
     if not all(_same(*pair) for pair in zip(curves[::2], curves[1::2], strict=True)):

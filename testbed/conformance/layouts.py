@@ -88,6 +88,7 @@ def logits_of(logp_BT: Tensor, labels_BT: Tensor) -> Tensor:
     usable_BT = torch.where(logp_BT.detach() < -1e-4, logp_BT, torch.full_like(logp_BT, -1.0))
     rest_BT = torch.log1p(-usable_BT.exp()) - torch.log(torch.tensor(float(SYMBOLS - 1), dtype=logp_BT.dtype))
     hit_BTV = torch.nn.functional.one_hot(labels_BT, SYMBOLS).bool()
+    # Such a shift changes no log-probability, but shows a loss that forgets the softmax.
     shift_BTV = torch.linspace(-0.5, 0.5, logp_BT.shape[-1], dtype=logp_BT.dtype)[None, :, None]
     return torch.where(hit_BTV, logp_BT[..., None], rest_BT[..., None]) + shift_BTV
 

@@ -77,6 +77,7 @@ class Evidence:
         found = set()
         for name in ("mu", "anchor", "ref"):
             field = f"logp_{name}_BT"
+            # Another shift for every token: a loss may ignore one that all tokens share.
             other = getattr(self.batch, field) + 0.037 * torch.sin(
                 torch.arange(self.batch.mask_BT.numel()) + 1.0
             ).reshape(self.batch.mask_BT.shape)
@@ -93,6 +94,7 @@ class Evidence:
         """Tokens that a token's weight depends on: token, sequence, group or batch."""
         reached = "token"
         order = ("token", "sequence", "group", "batch")
+        # Small and large ratios: some losses look at other tokens only beyond a bound.
         for r, row in ((3, 0), (9, 1), (10, 2), (9, 3), (11, 0)):
             column = int(self.batch.mask_BT[r, row].nonzero()[-1])
             for move in (0.31, -0.37, 1.3, -1.3):

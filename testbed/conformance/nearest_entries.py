@@ -176,6 +176,7 @@ def observed(binding: Binding) -> Evidence:
     found: list[Evidence] = []
     first: LossError | None = None
     for variant in binding.variants():
+        # A mask of truth values is tried only where no other call succeeds.
         if found and variant.mask_as == "bool":
             break
         try:

@@ -139,6 +139,7 @@ def quantiles(log_rho_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
 
 def quantiles_at(level: str, value_N: Tensor, mask_N: Tensor) -> dict[str, Tensor]:
     """The same quantiles of log-ratios [..., N] at one level: token or sequence."""
+    # What the mask leaves out sorts behind every rank that is read.
     ordered = value_N.masked_fill(~mask_N, torch.inf).sort(-1).values
     count = mask_N.sum(-1, keepdim=True)
     rows = {}
@@ -188,6 +189,7 @@ def log_ratio_histogram(log_w_B: Tensor) -> Tensor:
     """Counts of log sequence ratios over HISTOGRAM_EDGES with open outer bins; int64 [..., 130]."""
     edges = torch.as_tensor(HISTOGRAM_EDGES, dtype=log_w_B.dtype, device=log_w_B.device)
     bins = len(HISTOGRAM_EDGES) + 1
+    # bucketize warns about tensors that are not contiguous.
     index = torch.bucketize(log_w_B.contiguous(), edges, right=True)
     counts = torch.zeros(*log_w_B.shape[:-1], bins, dtype=torch.int64, device=log_w_B.device)
     return counts.scatter_add_(-1, index, torch.ones_like(index))

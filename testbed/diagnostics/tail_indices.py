@@ -91,6 +91,7 @@ def pareto_k(log_w_N: ArrayLike, tail: int | None = None) -> ParetoK:
     log_w_N = _checked(log_w_N)
     n = log_w_N.size
     tail = tail_length(n) if tail is None else tail
+    # The cutoff takes one weight, so NEEDED weights in all can never leave NEEDED above it.
     if n <= NEEDED:
         return Flat(n, n) if np.ptp(log_w_N) < FLAT_BELOW else TooFew(n, n, _distinct(np.sort(log_w_N)))
     if not 1 <= tail < n:
@@ -110,6 +111,7 @@ def pareto_k(log_w_N: ArrayLike, tail: int | None = None) -> ParetoK:
     k, scale = _fit(exceedance[fitted])
     tail = above.size
     k = (tail * k + 5) / (tail + 10)
+    # At most 10^300: just below k = 1 the power of ten would overflow.
     return Estimated(
         n=n, tail=tail, k=k, log_scale=math.log(scale) + top, log_cutoff=cutoff,
         threshold=min(1 - 1 / math.log10(n), 0.7),
@@ -206,6 +208,7 @@ def tail_metrics(log_w_N: ArrayLike, level: str) -> dict[str, float]:
         raise unknown("level", level, ("token", "prefix", "sequence"))
     if not isinstance(found, Estimated):
         return {}
+    # Both indices divide by the (k+1)-th weight, which must not be 0.
     k = min(found.tail, int(np.isfinite(_checked(log_w_N)).sum()) - 1)
     values = {"pareto_k": found.k, "pareto_k_threshold": found.threshold}
     values |= {"tail_hill": hill(log_w_N, k), "tail_moment": moment(log_w_N, k)}

@@ -62,6 +62,7 @@ class WeightSums:
                 "them."
             )
         log_w = np.where(mask, np.minimum(log_w, math.log(upper)), -np.inf)
+        # An empty axis has no maximum; a weight of 0 in its place changes no sum.
         if log_w.shape[-1] == 0:
             log_w = np.full((*log_w.shape[:-1], 1), -np.inf)
         log_largest = log_w.max(-1)
@@ -92,6 +93,7 @@ class WeightSums:
 
     def _relative_to(self, log_largest: Floats) -> "WeightSums":
         """Return the same sums with v = w / e^log_largest, for a weight at least as large as any here."""
+        # A shard of zero weights has shift -inf; its sums would turn mean_log into 0 * -inf = NaN.
         shift = self.log_largest - _finite(log_largest)
         scale = np.exp(shift)
         return WeightSums(
@@ -136,6 +138,7 @@ class WeightSums:
         if how == "perplexity":
             return self.first * np.exp(-self.mean_log) / self.count
         with np.errstate(over="ignore"):
+            # Rounding may turn the variance of equal weights negative: it is cut at 0.
             mean = np.exp(self.log_largest) * self.first / self.count
             return 1.0 / (1.0 + mean**2 * np.maximum(self.count * self.second / self.first**2 - 1.0, 0.0))
 

@@ -184,6 +184,7 @@ def timed(pack: Pack, train: Train | None = None, clock: Callable[[], float] | N
         sample = tuple(replace(cell, steps=TIMED, log_every=2, warm_start_steps=0) for cell in cells)
         (train or imported(TRAIN))(sample, lambda _done, _total: marks.append(clock()))
         taken = [later - before for before, later in itertools.pairwise(marks)]
+        # The first step may compile, and ends at the first mark; then plain and logged steps alternate.
         step = median(taken[0::2])
         row = max(0.0, mean(taken[1::2]) - step)
         return Rates(step / len(cells), row / len(cells), _lesson(cells[0], clock))

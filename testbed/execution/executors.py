@@ -215,6 +215,7 @@ class Local(Executor):
                 feed.steps(worker.pack.id, fields["done"], fields["total"])
             elif fields["kind"] == "line":
                 feed.line(fields["text"])
+            # Steps that arrive after their pack ended are passed over.
             elif fields["kind"] != "steps":
                 worker.pack = None
                 yield Receipt(**fields | {"content": content})

@@ -84,6 +84,7 @@ class Need:
 
     def fits(self, room: Room) -> bool:
         """Return True if versions and the rest both fit into the room."""
+        # Versions in a file or in the memory beside a GPU take nothing from the memory of the pack.
         inside = 0 if room.disk is not None or room.host is not None else self.kept
         return self.kept <= room.versions and self.fixed + inside <= room.memory
 

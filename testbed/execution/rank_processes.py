@@ -114,6 +114,7 @@ def leave() -> None:
 def _end(follower: _Follower) -> None:
     """End a follower that has not ended by itself, as it does when the pack is done."""
     try:
+        # After an error here the others may wait for this process for good.
         follower.process.wait(timeout=PATIENCE if sys.exc_info()[0] is None else 0.1)
     except subprocess.TimeoutExpired:
         follower.process.kill()

@@ -178,6 +178,7 @@ class _Feed:
         for _ in range(min(AT_ONCE, len(self._waiting))):
             pack = self._waiting.popleft()
             if not self._store.claim(pack.id):
+                # Another runner has it, but may die: it is asked for again after the others.
                 self._waiting.append(pack)
             elif not self._settled_elsewhere(pack):
                 return pack

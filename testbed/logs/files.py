@@ -85,6 +85,7 @@ def _across_lines(path: Path, text: str, notes: list[str]) -> list[tuple[str, di
         try:
             value, at = read(text, at)
         except (ValueError, RecursionError):
+            # Where a later line starts a value, the file is damaged in its middle, not cut short.
             if not found or re.search(r"\n[\[{]", text[at:]):
                 return []
             notes.append(f"{path.name} is cut short: its last object is incomplete and was dropped.")

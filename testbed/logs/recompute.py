@@ -138,6 +138,7 @@ def response_logp(model: Any, prompt_Q: Ints, token_T: Ints, temperature: float)
     most = getattr(model.config, "max_position_embeddings", None)
     if most is not None and len(every) > most:
         raise UserError(f"A sequence has {len(every)} tokens, the model {most} positions.")
+    # The logits at a place are those of the token after it.
     ids = torch.from_numpy(every)[None]
     with torch.no_grad():
         logits = model(input_ids=ids).logits[0, len(prompt_Q) - 1 : -1].float() / temperature

@@ -66,6 +66,7 @@ def names(stack: str) -> dict[str, Name]:
 
 
 def _exp(value: float) -> float:
+    # math.exp raises above 709; a log may hold such a number where a run broke.
     return math.exp(min(value, 700.0))
 
 

@@ -38,6 +38,7 @@ def create(path: Path, content: bytes) -> bool:
             aside = _aside(path, content)
             try:
                 try:
+                    # A link never replaces a file that another process made meanwhile, as a rename would.
                     os.link(aside, path)
                 except OSError as error:
                     if error.errno not in NO_LINKS:
@@ -79,6 +80,7 @@ def replace(path: Path, content: bytes, flush: bool = True) -> None:
 
 def read(path: Path) -> bytes:
     """Return a file's content; OSError for a symbolic link or a pipe, which are never opened."""
+    # Without O_NONBLOCK, opening a pipe waits for its writer before it can be refused.
     flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK
     with open(os.open(path, flags), "rb") as file:
         if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):

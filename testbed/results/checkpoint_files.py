@@ -89,6 +89,7 @@ def read_checkpoint(path: Path) -> "tuple[dict[str, Any], dict[str, Tensor]]":
             raise Damaged("no file")
         with safe_open(path, framework="pt") as file:
             metadata = file.metadata()
+            # The digest depends on the order, and as text t10 stands before t2.
             names = sorted(file.keys(), key=lambda name: int(name[1:]))
             tensors = {name: file.get_tensor(name) for name in names}
         text = metadata["tree"]

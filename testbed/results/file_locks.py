@@ -63,6 +63,7 @@ class Locks:
         """Release the lock and remove its file; do nothing if it is not held."""
         descriptor = self._held.pop(name, None)
         if descriptor is not None:
+            # Removed while still locked: whoever opened it before sees in `take` that it is gone.
             (self._folder / name).unlink(missing_ok=True)
             os.close(descriptor)
 

@@ -61,6 +61,7 @@ def write(folder: Path, packs: Sequence[Pack], extend: bool = False) -> None:
     planned = {pack.id: pack.names for pack in packs}
     if extend and len(planned) > len(there.packs):
         there = _extend(folder, packs)
+    # A rebuilt plan may lack packs that left no file; the sweep's command adds them without --extend.
     if there.rebuilt and there.packs.items() <= planned.items():
         there = _extend(folder, packs)
     if list(planned.items()) != list(there.packs.items()):
@@ -237,6 +238,7 @@ def entry(pack: Pack) -> dict[str, Any]:
 def _line(pack: Pack) -> str:
     first = vars(pack.cells[0])
     fields = (vars(cell) for cell in pack.cells[1:])
+    # Cells of a grid share objects, so that few values are left to compare by their repr.
     own = [{name: value for name, value in each.items() if value is not first[name]} for each in fields]
     varied = {field for fields in own for field, value in fields.items() if repr(value) != repr(first[field])}
     own = [{field: vars(cell)[field] for field in first if field in varied} for cell in pack.cells]

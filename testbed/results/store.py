@@ -118,6 +118,7 @@ class Store:
         """
         if self.settled(pack):
             return False
+        # Provenance comes first: where it is missing, `settled` looks for no result.
         digest = hashlib.sha256(content).hexdigest()
         atomic_files.replace(self.folder / "provenance" / f"{pack}.json", _json(provenance), flush=False)
         return atomic_files.create(self.folder / "packs" / f"{pack}-{digest}.parquet", content)

@@ -38,6 +38,7 @@ def _batch(path: Path) -> list[LoggedSequence]:
             f"{path} has no tensor {', '.join(missing)}; expected a dump of SkyRL as plain tensors."
         )
     tensors = {name: value for name, value in held.items() if hasattr(value, "numpy")}
+    # numpy has no bfloat16; float64 holds ids of tokens exactly.
     arrays = {name: value.to("cpu").double().numpy() for name, value in tensors.items()}
     step = files.number_in(path, r"global_step_(\d+)")
     width = arrays["loss_mask"].shape[1]
