@@ -160,7 +160,8 @@ def ratio_metrics(logp_BT: Tensor, batch: Batch) -> dict[str, Tensor]:
         batch: the data; only logp_mu_BT and mask_BT are read.
 
     Returns:
-        Metrics by the names of docs/metrics.md, each [...]; NaN if no sample is left.
+        Metrics by the names of docs/metrics.md, each [...]. If no sample is left: NaN, but inf for floors
+        and quantiles.
     """
     raw_BT = log_token(logp_BT.detach(), batch)
     finite_BT = torch.isfinite(raw_BT)

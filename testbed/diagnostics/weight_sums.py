@@ -26,7 +26,8 @@ class WeightSums:
     """Sufficient sums of N weights w >= 0; every field has the shape [...] of the leading axes.
 
     count: N. log_largest: log of the largest w. first, second, third, fourth: sum of v, v^2, v^3, v^4 with
-    v = w / largest w, each between 1 and N. mean_log: sum v log v / sum v, nats. All are 0 when all w are 0.
+    v = w / largest w, each between 1 and N. mean_log: sum v log v / sum v, nats. When all w are 0, these sums
+    are 0 and log_largest is -inf.
     Valid for any weights, normalized or not; only `kong`, `chi2` and `kish_upper_limit` assume weights of
     mean 1.
     """
