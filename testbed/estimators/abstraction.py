@@ -36,7 +36,8 @@ def star(
     """
     state_NT = episodes.demand("state_NT")
     label_S = np.arange(int(state_NT.max()) + 1) if abstraction_S is None else np.asarray(abstraction_S)
-    if label_S.ndim != 1 or len(label_S) <= state_NT.max() or label_S.min() < 0:
+    shaped = label_S.ndim == 1 and len(label_S) > state_NT.max()
+    if not shaped or label_S.dtype.kind not in "biu" or label_S.min() < 0:
         raise UserError(f"abstraction_S needs a label from 0 for each of {int(state_NT.max()) + 1} states.")
     if c is not None and c < 0:
         raise UserError(f"c is {c}, expected the number of ratios, 0 or more, or None for all.")
@@ -57,7 +58,13 @@ def _chain_value(episodes: LoggedEpisodes, label_NT: Ints, weight_NT: Floats, si
     moves_ZZ = unflatten(tally(move_M, size * size, going_M), (size, size))
     chain_ZZ = ratio(moves_ZZ, np.broadcast_to(visits_Z[..., None], moves_ZZ.shape))
     first_Z = tally(label_NT[..., 0], size, np.ones(())) / label_NT.shape[-2]
-    value_Z = np.linalg.solve(np.eye(size) - episodes.gamma * chain_ZZ, reward_Z[..., None])[..., 0]
+    try:
+        value_Z = np.linalg.solve(np.eye(size) - episodes.gamma * chain_ZZ, reward_Z[..., None])[..., 0]
+    except np.linalg.LinAlgError:
+        raise UserError(
+            f"With gamma {episodes.gamma:g} the abstract chain has no end: the weights of steps that ended an "
+            "episode are 0. Take gamma below 1, a smaller c, or log more episodes."
+        ) from None
     return np.asarray((first_Z * value_Z).sum(-1))
 
 

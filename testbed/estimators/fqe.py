@@ -36,12 +36,13 @@ def transitions(episodes: LoggedEpisodes) -> Transitions:
     if done_NT is None:
         done_NT = live_NT & ~goes_on_NT
         done_NT[..., -1] = False
+    done_NT = np.asarray(done_NT, dtype=bool)
     usable_NT, next_NT = live_NT, episodes.next_state_NT
     if next_NT is None:
         usable_NT = live_NT & (goes_on_NT | done_NT)
         next_NT = np.concatenate([state_NT[..., 1:], np.zeros_like(state_NT[..., :1])], axis=-1)
     pair_NT = state_NT * pi_SA.shape[1] + episodes.demand("action_NT")
-    each = (pair_NT, episodes.reward_NT, next_NT, ~np.asarray(done_NT, dtype=bool), usable_NT)
+    each = (pair_NT, episodes.reward_NT, next_NT, ~done_NT, usable_NT)
     return Transitions(*(merged(np.asarray(values_NT)) for values_NT in each))
 
 

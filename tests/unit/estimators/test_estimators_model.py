@@ -194,6 +194,21 @@ def test_bad_abstractions_are_refused(hyper):
     refuses(".", star, sample(), **hyper)
 
 
+def test_a_chain_that_never_ends_is_refused():
+    """pi takes no action that ended the episode: every weighted step of state 0 leads back to it."""
+    zeros = np.zeros((1, 2), dtype=int)
+    never = LoggedEpisodes(reward_NT=np.ones((1, 2)), log_rho_NT=np.array([[0.0, -np.inf]]), state_NT=zeros)
+    refuses("the abstract chain has no end", star, never)
+    assert star(replaced(never, gamma=0.5)).value == pytest.approx(2.0)  # 1 + 1/2 + 1/4 + ...
+    refuses("needs a label from 0", star, never, abstraction_S=[0.0])
+
+
+def test_ends_of_episodes_may_be_numbers():
+    episodes = replaced(endless(1), next_state_NT=None)
+    found = replaced(episodes, done_NT=episodes.done_NT.astype(float))
+    assert fqe(found).value == fqe(episodes).value
+
+
 def test_a_free_more_robust_model_is_q_itself_on_the_exact_law(exact):
     world, pi, _, episodes = exact
     assert_allclose(more_robust_q(episodes), floats(slow.q_values(world, pi)), atol=1e-12)
