@@ -78,9 +78,12 @@ def hcope(terms_N: ArrayLike, *, threshold: float | None = None, level: float = 
     log = math.log(2 / _delta(level, "lower"))
     if threshold is None:
         first = max(2, x_N.shape[-1] // 20)
-        rest_N = x_N[..., first:]
-        _at_least_two(rest_N)
-        first_M = x_N[..., :first]
+        rest_N, first_M = x_N[..., first:], x_N[..., :first]
+        if rest_N.shape[-1] < 2:
+            raise UserError(
+                f"{x_N.shape[-1]} terms are too few: the first 2 choose the threshold, and the bound needs 2 "
+                "more. Give at least 4, or a threshold."
+            )
         candidates_M = np.where(first_M > 0, first_M, 1.0)
         y_MM = np.minimum(first_M[..., None, :], candidates_M[..., :, None])
         predicted_M = _truncated_bound(y_MM, candidates_M, rest_N.shape[-1], log)
@@ -123,6 +126,7 @@ def bootstrap(
     """
     x_N = _terms(terms_N)
     _at_least_two(x_N)
+    _delta(level, "two")
     log_w_N = np.zeros_like(x_N) if log_weight_N is None else np.asarray(log_weight_N, dtype=np.float64)
     w_N = normalized(log_w_N)
     if w_N.shape != x_N.shape:

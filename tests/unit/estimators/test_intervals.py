@@ -132,6 +132,11 @@ def test_the_bootstrap_interval_of_equal_terms_is_a_point_and_of_weights_a_ratio
     assert x.min() < found.low < np.average(x, weights=np.exp(log_w)) < found.high < x.max()
 
 
+def test_the_bootstrap_refuses_a_level_that_is_no_probability():
+    refuses("level is 1.5", bootstrap, [1.0, 2.0, 3.0], level=1.5)
+    refuses("level is 0", bootstrap, [1.0, 1.0], level=0.0)
+
+
 def test_the_log_smoothing_bound_needs_no_upper_bound_on_weights_and_is_never_negative():
     value = math.log1p(0.5 * 4.0) / 0.5
     assert log_smoothing_bound(value, lambda_=0.5, n=10, level=0.9) == pytest.approx((3 * 0.1**0.1 - 1) / 0.5)
