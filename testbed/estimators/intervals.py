@@ -19,6 +19,8 @@ from testbed.estimators.logged_rounds import normalized
 
 SIDES = ("two", "lower", "upper")
 BISECTIONS = 50
+CELLS = 2**22
+"""Truncated terms held in memory at once."""
 LARGEST_BET = 0.5
 """Largest share of the wealth that one bet may lose."""
 
@@ -85,8 +87,11 @@ def hcope(terms_N: ArrayLike, *, threshold: float | None = None, level: float = 
                 "more. Give at least 4, or a threshold."
             )
         candidates_M = np.where(first_M > 0, first_M, 1.0)
-        y_MM = np.minimum(first_M[..., None, :], candidates_M[..., :, None])
-        predicted_M = _truncated_bound(y_MM, candidates_M, rest_N.shape[-1], log)
+        predicted = [
+            _truncated_bound(np.minimum(first_M[..., None, :], c[..., None]), c, rest_N.shape[-1], log)
+            for c in np.array_split(candidates_M, 1 + first_M.size * first // CELLS, axis=-1)
+        ]
+        predicted_M = np.concatenate(predicted, axis=-1)
         c = np.take_along_axis(candidates_M, predicted_M.argmax(-1)[..., None], -1)[..., 0]
     elif threshold <= 0:
         raise UserError(f"threshold is {threshold:g}, expected more than 0.")

@@ -4,12 +4,14 @@ Selection metrics: exact cases of ranking, risk and return.
 """
 
 import math
+import tracemalloc
 
 import numpy as np
 import pytest
 from scipy import stats
 from support.refusals import refuses
 
+from testbed.estimators import intervals
 from testbed.estimators import selection as s
 from testbed.estimators.intervals import (
     betting,
@@ -88,6 +90,18 @@ def test_hcope_chooses_its_threshold_from_terms_that_it_then_leaves_out():
         if bound > best:
             best, threshold = bound, float(c)
     assert hcope(x).low == hcope(x[20:], threshold=threshold).low
+
+
+def test_hcope_holds_few_truncated_terms_at_once(monkeypatch):
+    """500 candidates times 500 terms are 2 MB a data set; a million terms would ask for 20 GB."""
+    x, whole = np.random.default_rng(2).exponential(size=(2, 10_000)), []
+    for cells in (2**22, 2**12):
+        monkeypatch.setattr(intervals, "CELLS", cells)
+        tracemalloc.start()
+        whole.append((hcope(x).low, tracemalloc.get_traced_memory()[1]))
+        tracemalloc.stop()
+    assert np.array_equal(whole[0][0], whole[1][0])
+    assert whole[1][1] < 2**21 < whole[0][1]
 
 
 def test_the_betting_interval_holds_the_means_that_it_cannot_get_rich_against():
