@@ -62,8 +62,8 @@ def _chain_value(episodes: LoggedEpisodes, label_NT: Ints, weight_NT: Floats, si
         value_Z = np.linalg.solve(np.eye(size) - episodes.gamma * chain_ZZ, reward_Z[..., None])[..., 0]
     except np.linalg.LinAlgError:
         raise UserError(
-            f"With gamma {episodes.gamma:g} the abstract chain has no end: the weights of steps that ended an "
-            "episode are 0. Take gamma below 1, a smaller c, or log more episodes."
+            f"With gamma {episodes.gamma:g} the abstract chain has no end: the weights of steps that ended "
+            "an episode are 0. Take gamma below 1, a smaller c, or log more episodes."
         ) from None
     return np.asarray((first_Z * value_Z).sum(-1))
 

@@ -194,6 +194,11 @@ def logged(
         "instrument": "instrument_N",
         "context": "context_N",
     }
+    for name in ("instrument", "context"):
+        if name in more and not (np.asarray(more[name]) == np.rint(more[name])).all():
+            raise UserError(
+                f"{name} holds a number that is not whole; expected integers, one for each label."
+            )
     extra: dict[str, Any] = {
         known[name]: np.asarray(value, dtype=np.int64 if known[name] in _INTEGER else np.float64)
         for name, value in more.items()
@@ -201,6 +206,10 @@ def logged(
     }
     if len(extra) < len(more):
         raise UserError(f"logged() has no argument {sorted(set(more) - set(known))}; see its docstring.")
+    if log_weight is not None and action is not None and action_dist is not None:
+        raise UserError(
+            "log_weight was given beside action and action_dist, which give weights too; leave one out."
+        )
     reward_N = np.asarray(reward, dtype=np.float64)
     if behavior_dist is None and reward_N.size >= COMPILED_FROM:
         given = (action, pscore, action_dist, estimated_rewards_by_reg_model)
@@ -212,6 +221,10 @@ def logged(
     if action is None or action_dist is None:
         if log_weight is None:
             raise UserError("Give log_weight, or action and action_dist with pscore or behavior_dist.")
+        if estimated_rewards_by_reg_model is not None:
+            raise UserError(
+                "estimated_rewards_by_reg_model needs action and action_dist in place of log_weight."
+            )
         return Logged(reward_N, np.asarray(log_weight, dtype=np.float64), _propensity(pscore_N), **extra)
     action_N = np.asarray(action)
     pi_NA = _distribution("action_dist", action_dist, reward_N.shape)

@@ -125,9 +125,10 @@ class LoggedEpisodes:
         given, table_SA = getattr(self, name), self.pi_SA if self.pi_SA is not None else self.mu_SA
         if given is None:
             return
-        values_NT = np.asarray(given, dtype=np.int64)
-        if self.mask_NT is not None:
-            values_NT = np.where(self.mask_NT, values_NT, 0)
+        given_NT = np.asarray(given) if self.mask_NT is None else np.where(self.mask_NT, given, 0)
+        values_NT = given_NT.astype(np.int64)
+        if not (values_NT == given_NT).all():
+            raise UserError(f"{name} holds a number that is not whole; expected indices.")
         limit = np.inf if table_SA is None else np.shape(table_SA)[name == "action_NT"]
         if values_NT.min() < 0 or values_NT.max() >= limit:
             raise UserError(
@@ -171,8 +172,8 @@ class LoggedEpisodes:
             log_rho_SA = np.log(target_SA) - np.log(logging_SA)
         return cls(
             log_rho_NT=log_rho_SA[state_xNT, action_xNT],
-            state_NT=state_xNT,
-            action_NT=action_xNT,
+            state_NT=state_NT,
+            action_NT=action_NT,
             pi_SA=target_SA,
             mu_SA=logging_SA,
             **fields,
@@ -228,7 +229,7 @@ class LoggedEpisodes:
             q_NTA = np.asarray(state_action_value_prediction_NTA, dtype=np.float64)
             fields["q_NT"] = np.take_along_axis(q_NTA, chosen_NT1, -1)[..., 0]
             fields["v_NT"] = np.einsum("...a,...a->...", target_NTA, q_NTA)
-        return cls(reward_NT=reward_NT, action_NT=chosen_NT1[..., 0], **fields)
+        return cls(reward_NT=reward_NT, action_NT=action_NT, **fields)
 
     def with_model(self, q_TSA: Floats) -> "LoggedEpisodes":
         """Return the episodes with q_NT and v_NT read from Qhat [..., T, S, A]; V is under pi, not mu.

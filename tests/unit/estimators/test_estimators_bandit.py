@@ -339,6 +339,18 @@ def test_bad_data_are_refused_with_one_sentence(change):
     refuses(".", logged, **{**GOOD, **change})
 
 
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [({"instrument": [0.0, 1.7]}, "instrument holds a number that is not whole"),
+     ({"context": [0.5, 1.0]}, "context holds a number that is not whole"),
+     ({"log_weight": [0.0, 0.0]}, "leave one out"),
+     ({"action": None, "log_weight": [0.0, 0.0], "estimated_rewards_by_reg_model": [[0.0, 1.0]] * 2},
+      "needs action and action_dist")],
+)  # fmt: skip
+def test_nothing_that_is_given_is_ignored(change, message):
+    refuses(message, logged, **{**GOOD, **change})
+
+
 def test_infinite_log_weights_are_refused():
     for weight in (np.inf, np.nan):
         refuses("mu gives a logged action no probability", logged, reward=[1.0], log_weight=[weight])

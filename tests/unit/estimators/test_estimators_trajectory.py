@@ -284,6 +284,24 @@ def test_actions_that_mu_never_takes_are_named():
         )  # fmt: skip
 
 
+def test_indices_that_are_not_whole_are_refused():
+    pi = np.full((2, 2), 0.5)
+    given = {
+        "state_NT": [[0, 1]],
+        "action_NT": [[1, 0]],
+        "reward_NT": np.ones((1, 2)),
+        "pi_SA": pi,
+        "mu_SA": pi,
+    }
+    assert LoggedEpisodes.tabular(**{**given, "state_NT": [[0.0, 1.0]]}).state_NT.dtype == np.int64
+    for name in ("state_NT", "action_NT"):
+        refuses(
+            f"{name} holds a number that is not whole", LoggedEpisodes.tabular, **{**given, name: [[0, 0.7]]}
+        )
+    padded = {**given, "state_NT": [[0, 0.7]], "mask_NT": np.array([[True, False]])}
+    assert (LoggedEpisodes.tabular(**padded).state_NT == 0).all(), "padding is never read"
+
+
 def test_scope_rl_names_open_the_same_episodes():
     first = sample()
     q_hat = np.random.default_rng(1).normal(size=(*first.reward_NT.shape, 3))
