@@ -159,7 +159,14 @@ NEEDS = {
     "action_N": "the logged actions (action=)",
     "action_dist_NA": "the target policy (action_dist=)",
 }
-_INTEGER = ("instrument_N", "action_N", "context_N")
+_MORE = {
+    "log_embedding_weight": "embedding_log_w_N",
+    "feature": "feature_ND",
+    "feature_pi": "feature_pi_ND",
+    "instrument": "instrument_N",
+    "context": "context_N",
+}
+_LABELS = {"instrument", "context"}
 
 
 def logged(
@@ -187,29 +194,17 @@ def logged(
 
     Raises UserError for input that does not fit; it names the first offender.
     """
-    known = {
-        "log_embedding_weight": "embedding_log_w_N",
-        "feature": "feature_ND",
-        "feature_pi": "feature_pi_ND",
-        "instrument": "instrument_N",
-        "context": "context_N",
-    }
-    for name in ("instrument", "context"):
-        if name in more and not (np.asarray(more[name]) == np.rint(more[name])).all():
-            raise UserError(
-                f"{name} holds a number that is not whole; expected integers, one for each label."
-            )
+    if unknown := set(more) - set(_MORE):
+        raise UserError(f"logged() has no argument {sorted(unknown)}; see its docstring.")
+    for name in _LABELS & set(more):
+        if not (np.asarray(more[name]) == np.rint(more[name])).all():
+            raise UserError(f"{name} holds a number that is not whole; expected integer labels.")
     extra: dict[str, Any] = {
-        known[name]: np.asarray(value, dtype=np.int64 if known[name] in _INTEGER else np.float64)
+        _MORE[name]: np.asarray(value, dtype=np.int64 if name in _LABELS else np.float64)
         for name, value in more.items()
-        if name in known
     }
-    if len(extra) < len(more):
-        raise UserError(f"logged() has no argument {sorted(set(more) - set(known))}; see its docstring.")
-    if log_weight is not None and action is not None and action_dist is not None:
-        raise UserError(
-            "log_weight was given beside action and action_dist, which give weights too; leave one out."
-        )
+    if not (log_weight is None or action is None or action_dist is None):
+        raise UserError("log_weight and action with action_dist both give the weights; leave one out.")
     reward_N = np.asarray(reward, dtype=np.float64)
     if behavior_dist is None and reward_N.size >= COMPILED_FROM:
         given = (action, pscore, action_dist, estimated_rewards_by_reg_model)
@@ -222,9 +217,7 @@ def logged(
         if log_weight is None:
             raise UserError("Give log_weight, or action and action_dist with pscore or behavior_dist.")
         if estimated_rewards_by_reg_model is not None:
-            raise UserError(
-                "estimated_rewards_by_reg_model needs action and action_dist in place of log_weight."
-            )
+            raise UserError("estimated_rewards_by_reg_model needs action and action_dist, not log_weight.")
         return Logged(reward_N, np.asarray(log_weight, dtype=np.float64), _propensity(pscore_N), **extra)
     action_N = np.asarray(action)
     pi_NA = _distribution("action_dist", action_dist, reward_N.shape)
