@@ -75,7 +75,7 @@ def assert_unbiased(
         actual: sampler(rng, n) -> [n] or draws [N]; None with `exact`.
         expected: the true value.
         exact: the estimator's expectation by enumeration; nothing is drawn, relative tolerance EXACT.
-        atol: additional absolute tolerance; by default none, or ZERO if `expected` is 0.
+        atol: absolute tolerance beside that of `exact`; by default none, or ZERO if `expected` is 0.
         discrepancy: the smallest bias to detect.
         std: standard deviation of one draw, from an oracle.
         bounds: low and high of every draw; makes both rates guarantees.
@@ -100,6 +100,8 @@ def assert_unbiased(
         floor = (0.0 if expected else ZERO) if atol is None else atol
         _exactly("Biased", exact, expected, abs(exact - expected) <= EXACT * abs(expected) + floor, err_msg)
         return
+    if atol is not None:
+        raise UserError("`atol` is for `exact` alone: draws are judged by `discrepancy` and both rates.")
     draws = _Mean(actual, expected, discrepancy, Spread(std, bounds), (false_alarm, missed), seed)
     if sequential:
         draws.decide_sequentially("Biased", max_samples, err_msg)
@@ -214,8 +216,8 @@ def assert_variance_below(
             )
     else:
         other_N = np.asarray(bound, dtype=np.float64)
+    _enough(square_N.size, needed, _declared(discrepancy))
     n, above = square_N.size, float((square_N - other_N).mean())
-    _enough(n, needed, _declared(discrepancy))
     check_normal(square_N - other_N, spread, false_alarm, missed)
     if not above + spread.radius(n, missed) < 0:
         raise AssertionError(

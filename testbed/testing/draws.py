@@ -62,7 +62,9 @@ def _finite(draws: ArrayLike) -> Floats:
 
 def check_bounds(x_N: Floats, bounds: tuple[float, float] | None) -> None:
     """Raise UserError if a draw lies outside the declared bounds."""
-    if bounds is not None and not (bounds[0] <= x_N.min() and x_N.max() <= bounds[1]):
+    if bounds is None or x_N.size == 0:
+        return
+    if not (bounds[0] <= x_N.min() and x_N.max() <= bounds[1]):
         raise UserError(
             f"Draws reach from {x_N.min():g} to {x_N.max():g}, outside the declared bounds {bounds[0]:g} to "
             f"{bounds[1]:g}. Give bounds that hold for every draw."

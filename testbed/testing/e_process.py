@@ -86,7 +86,7 @@ class SequentialMean:
 
     def add(self, x_N: Floats) -> None:
         """Add draws until a verdict; later ones are ignored."""
-        if x_N.size == 0:
+        if x_N.size == 0 or self.verdict is not None:
             return
         alarm_N = self._alarm.add(x_N)
         # Each side counts from its first crossing: once rejected, it stays rejected.

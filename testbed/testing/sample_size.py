@@ -94,6 +94,8 @@ def min_discrepancy(
     """Return radius(n, false_alarm/2) + radius(n, missed): the smallest bias that n draws detect."""
     spread = Spread(std, bounds)
     check_rates(false_alarm, missed)
+    if n < 1:
+        raise UserError(f"n is {n}, expected the number of draws, 1 or more.")
     return spread.radius(n, false_alarm / 2) + spread.radius(n, missed)
 
 

@@ -259,6 +259,13 @@ def test_an_oracle_decides_without_draws():
         refuses(r"exactly [\s\S]*mine", call, error=AssertionError)
 
 
+def test_no_argument_is_ignored_and_no_draws_are_too_few():
+    refuses("`atol` is for `exact` alone", assert_unbiased, normal(), 0.0, std=1.0, discrepancy=0.1, atol=1.0)
+    refuses("n is 0, expected the number of draws", min_discrepancy, 0, std=1.0)
+    call = {"means": 0.0, "discrepancy": 0.5, "bounds": (-1.0, 1.0)}
+    refuses("0 draws cannot tell", assert_variance_below, np.zeros(0), 1.0, **call)
+
+
 def test_a_failure_states_estimate_expected_z_n_and_rates():
     with pytest.raises(AssertionError) as caught:
         assert_unbiased(normal(0.2), 0.0, std=1.0, discrepancy=0.1, err_msg="snips")

@@ -302,6 +302,15 @@ def test_a_side_once_rejected_stays_rejected_in_later_chunks():
     assert EProcess(0.3, (0, 1), "above").add(x[: whole.n])[-1] < math.log(100)
 
 
+def test_draws_after_the_verdict_are_ignored():
+    test = SequentialMean(0.5, 0.2, (0, 1), 1e-6, 1e-2)
+    test.add(np.ones(200))
+    n, e_value = test.n, test.log_e_value
+    assert test.verdict == "biased"
+    test.add(np.tile([0.0, 1.0], 2000))
+    assert (test.n, test.log_e_value, test.verdict) == (n, e_value, "biased")
+
+
 def test_a_side_beyond_the_bounds_needs_no_evidence():
     test = SequentialMean(0.95, 0.1, (0, 1), 1e-6, 1e-2)
     test.add(np.ones(200))
