@@ -172,8 +172,8 @@ class LoggedEpisodes:
             log_rho_SA = np.log(target_SA) - np.log(logging_SA)
         return cls(
             log_rho_NT=log_rho_SA[state_xNT, action_xNT],
-            state_NT=state_NT,
-            action_NT=action_NT,
+            state_NT=np.asarray(state_NT),
+            action_NT=np.asarray(action_NT),
             pi_SA=target_SA,
             mu_SA=logging_SA,
             **fields,
@@ -229,7 +229,7 @@ class LoggedEpisodes:
             q_NTA = np.asarray(state_action_value_prediction_NTA, dtype=np.float64)
             fields["q_NT"] = np.take_along_axis(q_NTA, chosen_NT1, -1)[..., 0]
             fields["v_NT"] = np.einsum("...a,...a->...", target_NTA, q_NTA)
-        return cls(reward_NT=reward_NT, action_NT=action_NT, **fields)
+        return cls(reward_NT=reward_NT, action_NT=np.asarray(action_NT), **fields)
 
     def with_model(self, q_TSA: Floats) -> "LoggedEpisodes":
         """Return the episodes with q_NT and v_NT read from Qhat [..., T, S, A]; V is under pi, not mu.
