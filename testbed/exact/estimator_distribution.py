@@ -304,7 +304,10 @@ def _values(
 ) -> Floats:
     """Return the estimate of every sample, [R]; NaN if the estimator refuses it and `undefined` is given."""
     try:
-        return np.asarray(function(units.take(index_Rn)).value, dtype=np.float64)
+        value_R = np.asarray(function(units.take(index_Rn)).value, dtype=np.float64)
+        if undefined is None and np.isnan(value_R).any():
+            raise UserError("The estimate of a sample is NaN; say with `undefined` what it is worth.")
+        return value_R
     except UserError:
         if undefined is None:
             raise

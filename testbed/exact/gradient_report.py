@@ -261,6 +261,11 @@ def optimal_baselines(bench: Bench, function: Objective, **hyper: Any) -> Baseli
     reward_LT = unit_LT * bench.leaves.reward_L[:, None]
     mean_SA, signal_SA = bench.mean(unit_LT), bench.mean(reward_LT)
     curvature = bench.second_moment(unit_LT) - float((mean_SA**2).sum())
+    if curvature <= 0.0:
+        raise UserError(
+            f"The weight of {name} is 0 on all responses, so no baseline changes the variance; give a "
+            "number for b."
+        )
     cross = bench.second_moment(unit_LT, reward_LT) - float((mean_SA * signal_SA).sum())
     square_SA = _coordinate_moment(bench, unit_LT * unit_LT) - mean_SA**2
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -11,13 +11,14 @@ from test_estimators_bandit import BANDIT, full
 from test_estimators_trajectory import TRAJECTORY, everything
 
 from testbed.errors import UserError
-from testbed.estimators import estimator
+from testbed.estimators import Estimate, estimator
 from testbed.estimators.logged_rounds import logged
 from testbed.exact import mdp
 from testbed.exact.bandit_moments import LoggedDistribution, linear_weight
 from testbed.exact.estimator_distribution import (
     EstimatorDistribution,
     UnitDistribution,
+    _values,
     bandit_units,
     episode_units,
     exact_distribution,
@@ -190,6 +191,14 @@ def test_what_cannot_be_enumerated_is_refused_with_its_size():
     refuses("Did you mean", exact_moments, "snip", UNITS, 1)
     refuses("no hyperparameter", exact_moments, "snips", UNITS, 1, lambda_=2.0)
     refuses("expected a probability from 0 to 1", exact_distribution("snips", UNITS, 1).quantile, 2.0)
+
+
+def test_an_estimate_that_is_nan_is_refused_unless_it_has_a_value():
+    units = UnitDistribution(np.ones(1), logged(reward=[1.0], log_weight=[0.0]), 1.0)
+    index = np.zeros((2, 1), dtype=int)
+    nothing = Estimate(np.array([1.0, np.nan]), np.zeros(2), np.zeros(2))
+    refuses("is NaN; say with `undefined`", _values, lambda _: nothing, units, index, None)
+    assert np.isnan(_values(lambda _: nothing, units, index, 0.0)).tolist() == [False, True]
 
 
 def test_a_law_of_rewards_must_be_given_where_two_moments_leave_it_open():

@@ -200,6 +200,10 @@ def test_a_gradient_that_is_zero_has_bias_one_and_no_noise():
     assert np.isnan([found["noise"], found["ess"], found["concentration"]]).all()
 
 
+def test_a_weight_of_zero_has_no_best_baseline():
+    refuses("so no baseline changes the variance", gradient_report, "tba", TREE, MU, MU, signal="R-b")
+
+
 def test_the_concentration_counts_the_last_batch_in_part():
     law_R, square_R = np.array([0.05, 0.15, 0.8]), np.array([20.0, 4.0, 0.5])
     # The tenth: all of the first, a third of the second.
