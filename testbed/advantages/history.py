@@ -31,7 +31,8 @@ def recalibrated(signals: Signals) -> Tensor:
 
 
 def _above_median(signals: Signals, method: str) -> Tensor:
-    history_K = signals.require("history_K", method).to(signals.reward_B.dtype)
-    median_1 = history_K.nanquantile(0.5, dim=-1, keepdim=True)
+    dtype = torch.promote_types(signals.reward_B.dtype, torch.float32)
+    history_K = signals.require("history_K", method).to(dtype)
+    median_1 = history_K.nanquantile(0.5, dim=-1, keepdim=True).to(signals.reward_B.dtype)
     own_B = group_average(signals.reward_B, signals.group_B)
     return signals.reward_B - torch.where(median_1.isnan(), own_B, median_1)

@@ -25,6 +25,15 @@ def single(reward, weight, norm, group=None):
     return Signals(tensor(reward), group, mask, log_rho, score_norm_BT=norm[:, None], score_norm_B=norm)
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_a_history_of_half_precision_has_a_median(dtype):
+    group, history = torch.zeros(2, dtype=torch.int64), tensor([0.0, 0.5, 1.0])
+    signals = Signals(tensor([1, 0]).to(dtype), group, history_K=history)
+    found = advantage["median_of_history"].function(signals)
+    assert found.dtype == dtype
+    assert found.tolist() == [0.5, -0.5]
+
+
 def baseline(name, signals, **hyper):
     found = signals.reward_B - advantage[name].bind(**hyper)(signals).reshape(-1)
     assert float(found.max() - found.min()) < 1e-12
