@@ -47,8 +47,7 @@ class Fit:
         if not self.rate > 0 or not 0 <= self.lam <= 1 or not 0 < self.gamma <= 1:
             raise UserError(
                 f"critic_args are rate {self.rate:g}, lam {self.lam:g}, gamma {self.gamma:g}; expected "
-                "a rate "
-                "above 0, lam from 0 to 1 and gamma above 0 up to 1."
+                "a rate above 0, lam from 0 to 1 and gamma above 0 up to 1."
             )
 
     def target(self, signals: Signals) -> Tensor:

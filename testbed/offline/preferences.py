@@ -65,6 +65,8 @@ def vote_labels(
         raise UserError(
             f"rule '{rule}', votes {votes}, prior {prior:g}: expected {', '.join(labels)}; >= 1; > 0."
         )
+    if not (weight_RSAA == np.rint(weight_RSAA)).all():
+        raise UserError("weight_RSAA holds shares, which have no votes; take counts, as of draw_pairs.")
     chance_SAAK = np.asarray(stats.binom.pmf(voted_K, votes, chance_SAA[..., None]))
     chance_SAAK = chance_SAAK / chance_SAAK.sum(-1, keepdims=True)
     law_RSAAK = np.broadcast_to(chance_SAAK, (*weight_RSAA.shape, votes + 1))

@@ -28,6 +28,7 @@ def replay_q(
 ) -> tuple[Floats, Floats]:
     """Q-learning from a replay buffer: Q [R, K, S, A] and reward earned [R, K], every `every` steps.
 
+    What is earned after the last full period counts in it, so that all rewards add up.
     w += step_size mean_batch (y - phi w) phi, y = r + discount B(s'), B = max Q or the soft value of the
     target weights. feature_SAF None is a table; initial: weights at the start, a number or [R, F]; offline:
     steps in the buffer from the start; capacity None keeps everything.
@@ -84,7 +85,6 @@ def replay_actor_critic(
     conditions replace them: repel, the factor on negative advantages of replayed steps (1 plain, 0 none), and
     reach: replayed steps are dropped if their action now has less than this probability (0 keeps all).
     Settings: numbers or [R]. Source: ERC (Kobayashi 2024). Raises UserError as `replay_q` does.
-    UserError as `replay_q` does.
     """
     key = np.atleast_1d(np.asarray(key_R, np.uint64))
     if not 1 <= every <= steps:
@@ -105,6 +105,8 @@ def _settings(defaults: dict[str, float], given: dict[str, ArrayLike], cells: in
         values = np.asarray(given.get(name, default), np.float64)
         if values.shape not in ((), (cells,)) or not (values >= 0).all():
             raise UserError(f"{name} has shape {values.shape}, expected a number >= 0, or {cells} of them.")
+        if name in ("epsilon", "model_share") and (values > 1).any():
+            raise UserError(f"{name} is {values.max():g}, expected a share from 0 to 1.")
         hyper_RK[:, d] = values
     return hyper_RK
 

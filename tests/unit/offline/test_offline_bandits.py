@@ -210,6 +210,7 @@ def test_newton_finds_the_minimum_that_scipy_finds():
       "rule 'soft', votes 3"),
      (lambda: preferences.vote_labels(EVEN, CHANCE, 0, "hard", np.random.default_rng(0)), "votes 0"),
      (lambda: preferences.vote_labels(EVEN, CHANCE, 1, "mmse", np.random.default_rng(0), 0.0), "prior 0"),
+     (lambda: preferences.vote_labels(EVEN, CHANCE, 1, "hard", np.random.default_rng(0)), "take counts"),
      (lambda: preferences.select_by_margin(EVEN, EVEN, 1.1), "share is 1.1, expected 0 < share <= 1"),
      (lambda: preferences.pair_gradient(np.zeros((1, 6)), TABLE, EVEN, EVEN, beta=1.0, kind="kto"),
       "Unknown kind"),

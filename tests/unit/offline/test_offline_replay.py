@@ -329,6 +329,10 @@ def test_impossible_settings_are_refused(call):
     refuses(".", call)
 
 
+def test_a_share_above_one_is_refused():
+    refuses("epsilon is 1.5, expected a share", replay_q, WORLD, KEYS, steps=5, every=5, epsilon=1.5)
+
+
 def test_settings_at_their_ends_are_taken():
     full, _ = replay_q(WORLD, KEYS, steps=1, every=1, offline=LOG, capacity=HELD)
     sizes = [_buffer(WORLD, 4, 5, None, log)[0].shape for log in (None, LOG)]
