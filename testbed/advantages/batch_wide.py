@@ -40,5 +40,6 @@ def _standardized(value_B: Tensor, count_B: Tensor, eps: float) -> Tensor:
     total_1 = count_B.sum(-1, keepdim=True)
     centered_B = value_B - (count_B * value_B).sum(-1, keepdim=True) / total_1.clamp(min=1)
     variance_1 = (count_B * centered_B**2).sum(-1, keepdim=True) / (total_1 - 1).clamp(min=1)
+    # The std of equal values is rounding, and rounding over rounding is an |A| near 1.
     equal_1 = are_equal(value_B.amax(-1, keepdim=True), value_B.amin(-1, keepdim=True))
     return torch.where(equal_1, 0.0, centered_B / (variance_1.sqrt() + eps)).to(value_B.dtype)

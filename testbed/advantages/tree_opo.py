@@ -47,6 +47,7 @@ def staged_pairs(signals: Signals, success: float) -> Tensor:
     parent_B = signals.require("parent_B", "tree_opo")
     count = parent_B.shape[-1]
     below_BB = parent_B[..., None, :] == torch.arange(count, device=parent_B.device)[:, None]
+    # Each squaring doubles the number of generations that are bridged.
     for _ in range(max(count - 1, 1).bit_length()):
         square_BB = below_BB.float() @ below_BB.float()
         below_BB = below_BB | (square_BB > 0)

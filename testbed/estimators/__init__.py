@@ -78,6 +78,7 @@ class MeanOfTerms(Estimate):
     """An Estimate that computes its standard error and ESS on first access."""
 
     def __init__(self, terms_N: Later, weight_N: Later, value: Floats | None = None) -> None:
+        # The dataclass is frozen, and cached properties fill the same dictionary.
         self.__dict__.update(_given_N=terms_N, _weight_N=weight_N)
         self.__dict__["value"] = np.asarray(self.terms_N.mean(-1)) if value is None else value
 

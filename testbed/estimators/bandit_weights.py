@@ -105,6 +105,7 @@ def harmonic(w_N: Floats, lambda_: float) -> Floats:
         return w_N
     if lambda_ == 1.0:
         return np.ones_like(w_N)
+    # Divided by w, an infinite weight gives 1 / lambda and not inf / inf; w = 0 gives 1 / inf = 0.
     with np.errstate(divide="ignore"):
         return 1.0 / ((1.0 - lambda_) / w_N + lambda_)
 
@@ -151,6 +152,7 @@ def lse(data: Logged, *, lambda_: float = 0.0) -> Estimate:
         return weighted(data, data.weight_N)
     check_weights(data.weight_N)
     scaled_N = lambda_ * data.weight_N * data.reward_N
+    # Negative rewards make the exponents positive, and large ones would overflow.
     peak = scaled_N.max(-1, keepdims=True)
     tilted_N = np.exp(scaled_N - peak)
     mean = tilted_N.mean(-1)

@@ -75,6 +75,7 @@ def dice_solution(episodes: LoggedEpisodes) -> DiceSolution:
     reward_X = tally(step.pair_M, pi_SA.size, step.live_M * step.reward_M) / count
     transposed_XX = np.swapaxes(matrix_XX, -1, -2)
     ratio_X = _apply(_inverse(transposed_XX), start_X)
+    # The tolerance of the pseudoinverse, so `singular` tells when that chose among solutions.
     rank = np.linalg.matrix_rank(matrix_XX, tol=RANK_TOLERANCE * np.linalg.norm(matrix_XX, 2, (-2, -1)))
     residual = np.abs(_apply(transposed_XX, ratio_X) - start_X).max(-1)
     ratio_SA = unflatten(ratio_X, pi_SA.shape)

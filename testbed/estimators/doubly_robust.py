@@ -89,6 +89,7 @@ def dr_os(data: Logged, *, lambda_: float = np.inf) -> Estimate:
 
     def shrunk(w_N: Floats) -> Floats:
         with np.errstate(divide="ignore", over="ignore"):
+            # No square of w, which overflows beyond 1e154.
             return lambda_ / (w_N + lambda_ / w_N) if lambda_ > 0 else np.zeros_like(w_N)
 
     return corrected("dr_os", data, shrunk)

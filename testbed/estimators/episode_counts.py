@@ -13,6 +13,7 @@ def tally(index_xM: Ints, size: int, weight_xM: NDArray[Any]) -> Floats:
     """Sum the weights per index over the last axis, [x, size]; leading axes are counted separately."""
     lead = index_xM.shape[:-1]
     flat_RM = index_xM.reshape(math.prod(lead), index_xM.shape[-1])
+    # Each data set has indices of its own, so that one bincount serves all.
     shifted_RM = flat_RM + size * np.arange(len(flat_RM))[:, None]
     weight_M = np.broadcast_to(weight_xM, index_xM.shape).astype(np.float64).ravel()
     total_RS = np.bincount(shifted_RM.ravel(), weight_M, minlength=size * len(flat_RM))

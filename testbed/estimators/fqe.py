@@ -35,6 +35,7 @@ def transitions(episodes: LoggedEpisodes) -> Transitions:
     done_NT = episodes.done_NT
     if done_NT is None:
         done_NT = live_NT & ~goes_on_NT
+        # An episode that fills all T steps may go on beyond them.
         done_NT[..., -1] = False
     done_NT = np.asarray(done_NT, dtype=bool)
     usable_NT, next_NT = live_NT, episodes.next_state_NT

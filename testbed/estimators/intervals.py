@@ -86,6 +86,7 @@ def hcope(terms_N: ArrayLike, *, threshold: float | None = None, level: float = 
                 f"{x_N.shape[-1]} terms are too few: the first 2 choose the threshold, and the bound needs 2 "
                 "more. Give at least 4, or a threshold."
             )
+        # A threshold must be above 0: a term of 0 proposes 1 instead.
         candidates_M = np.where(first_M > 0, first_M, 1.0)
         predicted = [
             _truncated_bound(np.minimum(first_M[..., None, :], c[..., None]), c, rest_N.shape[-1], log)
@@ -244,6 +245,7 @@ def _truncated_bound(y_N: Floats, c: Floats, n: int, log: float) -> Floats:
 def _bca(x_N: Floats, w_N: Floats, level: float, resamples: int, seed: int) -> tuple[float, float]:
     value = float((w_N * x_N).sum() / w_N.sum())
     scale = float(np.abs(x_N).max())
+    # BCa divides by the spread of the jackknife estimates, which would be 0.
     if float(np.abs(w_N * (x_N - value)).max()) <= 1e-12 * scale:
         return value, value
 

@@ -61,6 +61,7 @@ class Logged:
         _check_reward(self.reward_N)
         if self.log_w_N is None:
             self.need("logged", "target_N", "pscore_N")
+            # An entry in the instance would hide the descriptor, which computes it on first access.
             del self.__dict__["log_w_N"]
         for name, value in self.given.items():
             _check_shape(name, value, shape)
@@ -132,6 +133,7 @@ class Logged:
         """Return rounds index [M] of the last axis, in all fields alike, to resample a bootstrap."""
         axis = self.reward_N.ndim - 1
         taken: dict[str, Any] = {name: np.take(value, index_M, axis) for name, value in self.given.items()}
+        # Without the None, replace() would read log-weights that may never be needed, and compute them.
         return replace(self, **{"log_w_N": None, **taken})
 
 

@@ -100,6 +100,7 @@ def bootstrap_wdr(episodes: LoggedEpisodes, rng: np.random.Generator, samples: i
     for first in range(0, samples, max(1, _CELLS // n)):
         rows = min(max(1, _CELLS // n), samples - first)
         drawn_BN = rng.integers(n, size=(rows, n)) + n * np.arange(rows)[:, None]
+        # With counts in place of indices a resampled sum over episodes is one matrix product.
         count_BN = np.bincount(drawn_BN.ravel(), minlength=rows * n).reshape(rows, n).astype(np.float64)
         mass_BT, past_BT = count_BN @ share_NT, count_BN @ earlier_NT
         parts_BT = _over(count_BN @ error_NT, mass_BT) + _over(count_BN @ model_NT, past_BT)

@@ -86,5 +86,6 @@ def _weigh(steps_RNT: tuple[Floats, ...], plan_RKT: Floats) -> tuple[Floats, Flo
     replicates, n, steps = steps_RNT[0].shape
     unit_KRN = np.empty((2, replicates, n))
     part_RBKT = np.zeros((replicates, (n + _BLOCK - 1) // _BLOCK, 3, steps))
+    # Each block has sums of its own, added in order: the result does not depend on the threads.
     fine = weigh_steps(*steps_RNT, plan_RKT, unit_KRN, part_RBKT)
     return unit_KRN, part_RBKT.sum(axis=1), bool(fine)

@@ -281,6 +281,7 @@ class LoggedEpisodes:
         """pi/mu of the logged actions, [..., N, T]; inf beyond double precision, 0 only where pi is 0."""
         with np.errstate(over="ignore"):
             rho_NT = np.exp(self.log_rho_NT)
+        # A ratio that underflows to 0 would look like an action that pi never takes.
         rho_NT[(rho_NT == 0.0) & (self.log_rho_NT > -np.inf)] = np.nextafter(0.0, 1.0)
         return rho_NT
 
@@ -342,6 +343,7 @@ def _episode_fields(read: dict[str, Any]) -> dict[str, Any]:
 
 
 def _weights(log_weight_x: Floats) -> Floats:
+    # exp overflows at 709.8; the room below is for sums over episodes, and products with rewards.
     if log_weight_x.max() > 700.0:
         raise UserError(
             f"A prefix weight is exp({log_weight_x.max():.0f}), beyond double precision; "

@@ -100,6 +100,7 @@ def count_vectors(n: int, atoms: int, most: int = MOST_COUNTS) -> Ints:
     counts, left = np.zeros((1, 0), dtype=np.int64), np.array([n])
     for _ in range(atoms - 1):
         parent = np.repeat(np.arange(len(left)), left + 1)
+        # Children of one parent lie side by side: positions less the parent's first one count 0 … left.
         first = np.arange(len(parent)) - np.repeat(np.cumsum(left + 1) - (left + 1), left + 1)
         counts, left = np.hstack([counts[parent], first[:, None]]), left[parent] - first
     return np.hstack([counts, left[:, None]])
@@ -135,6 +136,7 @@ def exact_moments(
             f"The statistic is not finite for counts {count_RK[bad_R][0].tolist()}, which have probability "
             f"{chance_R[bad_R][0]:.3g}: say what it is where weights sum to 0."
         )
+    # A sample of chance 0 may be undefined, and 0 * inf would be NaN.
     value_R = np.where(chance_R > 0, value_R, 0.0)
     mean = float(chance_R @ value_R)
     return CountMoments(mean, float(chance_R @ (value_R - mean) ** 2), len(value_R))

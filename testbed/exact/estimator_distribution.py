@@ -191,6 +191,7 @@ class EstimatorDistribution:
         if not 0.0 <= level <= 1.0:
             raise UserError(f"level is {level:g}, expected a probability from 0 to 1.")
         sums_R = np.cumsum(self.chance_R)
+        # Sums of chances round: without the slack a level that a value just reaches would pass over it.
         index = int(np.searchsorted(sums_R, level * sums_R[-1] - 1e-12))
         return float(self.estimate_R[min(index, len(sums_R) - 1)])
 

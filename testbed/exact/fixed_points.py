@@ -36,6 +36,7 @@ class AffineOperator:
 def vtrace_policy(pi_SA: Floats, mu_SA: Floats, rho_bar: float) -> Floats:
     """V-trace's policy (Espeholt et al. 2018): min(rho_bar mu, pi), normalized per state, [S, A]."""
     _check_support(pi_SA, mu_SA, rho_bar)
+    # An infinite bound times mu = 0 would be NaN.
     mass_SA = np.minimum(rho_bar * mu_SA, pi_SA) if np.isfinite(rho_bar) else pi_SA
     return mass_SA / mass_SA.sum(axis=-1, keepdims=True)
 
@@ -88,6 +89,7 @@ def retrace(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats, *, lam: float = 1.0)
     trace_XX = (moves_XS[..., None] * trace_SA).reshape(pairs, pairs)
     target_XX = (moves_XS[..., None] * pi_SA).reshape(pairs, pairs)
     solver_XX = np.eye(pairs) - discount * trace_XX
+    # I + solver^-1 (discount target - I), in which the two identities cancel.
     jacobian_XX = _solve(solver_XX, discount * (target_XX - trace_XX))
     return AffineOperator(jacobian_XX, _solve(solver_XX, world.mean_reward_SA.ravel() * live_X))
 

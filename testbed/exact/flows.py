@@ -97,6 +97,7 @@ def drift_level(drift_A: Floats) -> float:
     # The level at which the k largest c, each minus the level, sum to C.
     level_A = (np.cumsum(ordered_A) - total) / np.arange(1, len(ordered_A) + 1)
     size = int(np.flatnonzero(ordered_A > level_A)[-1])
+    # If all c are positive all survive, at a level of 0 that rounding may miss from below.
     return max(float(level_A[size]), 0.0)
 
 
@@ -239,6 +240,7 @@ def residual_stationary(mu_A: Floats, adv_A: Floats, beta: float) -> Floats:
     def excess(log_k: float) -> float:
         return float(special.logsumexp(log_w(log_k), b=mu_A))
 
+    # At low omega vanishes, so E_mu w = E_mu exp(A / beta) > 1; at high every w is below 1.
     low, high = np.log(beta) - 60.0 - adv_A.max() / beta, np.log(np.abs(adv_A).max() + beta) + 10.0
     root = optimize.brentq(excess, low, high, xtol=1e-14)
     pi_A = mu_A * np.exp(log_w(float(root)))

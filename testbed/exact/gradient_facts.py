@@ -44,6 +44,7 @@ class GradientReport:
     @property
     def relative_deviation(self) -> float:
         """sqrt(variance) / |grad J|."""
+        # The variance is a difference of two moments: a true 0 may round to less.
         return float(np.sqrt(max(self.variance, 0.0)) / max(np.linalg.norm(self.target_SA), 1e-300))
 
     @property

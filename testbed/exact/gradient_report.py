@@ -251,6 +251,7 @@ def optimal_baselines(bench: Bench, function: Objective, **hyper: Any) -> Baseli
     resolved, name, _ = resolve(function)
     one_LT = bench.leaves.mask_LT.astype(np.float64)
     unit_LT = bench.weights(resolved, one_LT, None, **hyper)
+    # -1 meets weights that depend on the sign of A, 2.5 those of another degree than 1.
     for scale in (-1.0, 2.5):
         scaled_LT = bench.weights(resolved, scale * one_LT, None, **hyper)
         if not np.allclose(scaled_LT, scale * unit_LT, rtol=1e-9, atol=1e-12):

@@ -123,6 +123,7 @@ class _Moments:
         self.weight_LT = np.zeros(bench.leaves.state_LT.shape)
 
     def add(self, index_RB: Ints, law_R: Floats, weight_RBT: Floats) -> None:
+        # A response may stand in a batch more than once, and += would add it once.
         np.add.at(self.weight_LT, index_RB, law_R[:, None, None] * weight_RBT)
         self.square += float(law_R @ squared_norm(self.bench, index_RB, weight_RBT))
 

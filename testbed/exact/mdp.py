@@ -95,6 +95,7 @@ def weighted_moments(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats) -> Weighted
         second_SA = (noise_SA + world.reward_SA**2) * ahead_SA + 2 * world.reward_SA * tail_SA
         second_SA += tail_square_SA
         first_SA = world.reward_SA * ahead_SA + tail_SA
+        # An ended episode keeps its weight and earns nothing more.
         plain_S = np.where(terminal_S, 1.0, (square_SA * ahead_SA).sum(axis=-1))
         first_S = np.where(terminal_S, 0.0, (square_SA * first_SA).sum(axis=-1))
         second_S = np.where(terminal_S, 0.0, (square_SA * second_SA).sum(axis=-1))
@@ -219,6 +220,7 @@ def _branches(
         head_L = world.reward_SA[origin_L, action_L]
         parent_L, action_L, next_L = (np.concatenate([x, x]) for x in (parent_L, action_L, next_L))
         chance_L = np.concatenate([chance_L * head_L, chance_L * (1 - head_L)])
+        # The coin replaces the mean reward, which reward_L holds beside the bonus.
         reward_L = np.concatenate([1.0 - head_L + reward_L, reward_L - head_L])
     ended = np.flatnonzero(over_N)
     none = np.zeros(len(ended), dtype=np.int64)

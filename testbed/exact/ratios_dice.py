@@ -56,6 +56,7 @@ def linear_system(
     states, actions = pi_SA.shape
     data_SA = joint_SAS.sum(axis=-1)
     live_S = np.ones(states) if terminal_S is None else 1.0 - np.asarray(terminal_S, dtype=float)
+    # Elsewhere pi never chooses an action, so no pair can be missing there.
     met_S = (start_S > 0) | ((joint_SAS.sum(axis=(0, 1)) > 0) & (live_S > 0))
     missing_SA = met_S[:, None] & (pi_SA > 0) & (data_SA <= 0)
     if missing_SA.any():

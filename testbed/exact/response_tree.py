@@ -147,6 +147,7 @@ def enumerate_leaves(tree: TokenTree) -> Leaves:
     place_A = np.zeros(tree.actions, dtype=np.int64)
     place_A[tree.going] = np.arange(tree.going.size)
     state_LT = np.zeros_like(token_LT)
+    # Prefixes are numbered level by level: the children of n begin at n going + 1, as in a heap.
     for t in range(tree.horizon - 1):
         state_LT[:, t + 1] = state_LT[:, t] * tree.going.size + 1 + place_A[token_LT[:, t]]
     leaves = len(token_LT)

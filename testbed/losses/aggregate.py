@@ -19,6 +19,7 @@ from testbed.errors import UserError, unknown
 
 def token_sum(loss_BT: Tensor, mask_BT: Tensor) -> Tensor:
     """sum_i sum_t loss."""
+    # No product with the mask: NaN or inf at padding times 0 is NaN.
     return torch.where(mask_BT, loss_BT, torch.zeros_like(loss_BT)).sum((-2, -1))
 
 
@@ -145,6 +146,7 @@ def micro_batch_weights(masks: Sequence[Tensor], mode: str, length: float = 0.0)
     if mode in counts:
         count_M = torch.stack([counts[mode](mask).to(ones.device) for mask in masks])
         ones = count_M / count_M.sum(0).clamp(min=1)
+    # A part divides by its own width, the whole batch by that of its widest part.
     if mode in WITH_LENGTH and not length > 0:
         width_M = ones.new_tensor([mask.shape[-1] for mask in masks])
         ones = ones * (width_M / width_M.max()).reshape(-1, *[1] * (ones.ndim - 1))

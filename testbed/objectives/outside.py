@@ -48,6 +48,7 @@ def checked(function: Callable[..., Tensor], name: str) -> Callable[..., Tensor]
         loss = _called(function, line, logp_BT, batch, hyper)
         for field, (version, value) in before.items():
             now = logp_BT if field == "logp_BT" else getattr(batch, field)
+            # Values are compared too, because writes through .data or numpy do not count as a version.
             same = now is given[field] and now._version == version
             if not (same and torch.equal(now.detach().nan_to_num(), value.nan_to_num())):
                 raise UserError(

@@ -132,6 +132,7 @@ def outer_loop(
     et al. 2022) as the outer step that PPO's passes split up; the split is designed here.
     """
     logits_RSA = np.zeros((len(key_R), world.states, world.actions))
+    # As many parts as `monte_carlo` draws, each from a step of its own: no numbers are drawn twice.
     parts = -(-episodes // 4096)
     values = []
     for iteration in range(iterations):

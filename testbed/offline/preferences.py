@@ -68,6 +68,7 @@ def vote_labels(
     if not (weight_RSAA == np.rint(weight_RSAA)).all():
         raise UserError("weight_RSAA holds shares, which have no votes; take counts, as of draw_pairs.")
     chance_SAAK = np.asarray(stats.binom.pmf(voted_K, votes, chance_SAA[..., None]))
+    # Rounding may lift the sum above 1, which multinomial refuses.
     chance_SAAK = chance_SAAK / chance_SAAK.sum(-1, keepdims=True)
     law_RSAAK = np.broadcast_to(chance_SAAK, (*weight_RSAA.shape, votes + 1))
     drawn_RSAAK = rng.multinomial(weight_RSAA.astype(np.int64), law_RSAAK)

@@ -60,6 +60,7 @@ def _step(
     if noise == 1:
         reward = 1.0 if _uniform(state_2) < reward else 0.0
     elif noise == 2:
+        # 1 - u lies in (0, 1], so the logarithm is finite.
         radius = math.sqrt(-2.0 * math.log(1.0 - _uniform(state_2)))
         reward += noise_std_X[row] * radius * math.cos(2.0 * math.pi * _uniform(state_2))
     return following, reward + bonus_S[following], k
@@ -212,6 +213,7 @@ def _play_q(
     noise, noise_std_X, horizon, discount = tables.noise, tables.noise_std_X, tables.horizon, tables.discount
     actions, ended = index_XM.shape[0] // bonus_S.shape[0], model_XK.shape[1] - 1
     state_2 = np.array([_mix(key), np.uint64(0)])
+    # Without a target network both are one array, so the target follows at every update.
     target_F = weight_F.copy() if hyper_K[_TARGET] >= 1.0 else weight_F
     row_N, error_N = np.zeros(batch, np.int64), np.zeros(batch)
     q_A, law_A = np.zeros(actions), np.zeros(actions)

@@ -69,6 +69,7 @@ def fitted_q(
         q_RSA = policy_q(moves_RSAS, reward_RSA, pi_RSA, discount)
         better_RSA = greedy(q_RSA, allowed_RSA)
         gain_RS = ((better_RSA - pi_RSA) * q_RSA).sum(axis=-1)
+        # Ties up to rounding keep their action: switching among them need not end.
         moved_RS = gain_RS > CLOSE * (1 + np.abs(q_RSA).max())
         if not moved_RS.any():
             return q_RSA
@@ -170,6 +171,7 @@ def within_kl(mu_RSA: Floats, q_RSA: Floats, budget: ArrayLike) -> Floats:
     scale_RS = np.where(spread_RS > 0, spread_RS, 1.0)
     low_RS, high_RS = np.zeros_like(budget_RS), 1e6 / scale_RS
     for _ in range(80):
+        # Geometric means, as beta spans many powers of ten; the first guess replaces a mean with 0.
         middle_RS = np.where(low_RS == 0, high_RS * 1e-9, np.sqrt(np.maximum(low_RS, 1e-300) * high_RS))
         fits_RS = kl(awr(mu_RSA, q_RSA, middle_RS), mu_RSA) <= budget_RS
         low_RS, high_RS = np.where(fits_RS, middle_RS, low_RS), np.where(fits_RS, high_RS, middle_RS)
@@ -203,6 +205,7 @@ def best_of_n(mu_RSA: Floats, q_RSA: Floats, n: ArrayLike) -> Floats:
     n_R11 = np.asarray(n, dtype=np.float64).reshape(-1, 1, 1)
     if not (n_R11 >= 1).all():
         raise UserError(f"n is {float(n_R11.min()):g}, expected at least 1 draw.")
+    # Of equal Q the first action counts as the best, so it comes last in rising order.
     order_RSA = np.argsort(-q_RSA, axis=-1, kind="stable")[..., ::-1]
     mass_RSA = np.take_along_axis(mu_RSA, order_RSA, -1)
     above_RSA = np.minimum(np.cumsum(mass_RSA, axis=-1), 1.0) ** n_R11

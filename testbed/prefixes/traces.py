@@ -79,6 +79,7 @@ class OfTraces(PrefixSource):
         group, count = asked.group, round(self.share * N)
         found = self.traces(asked, count)
         prompt_RNQ = np.concatenate([asked.prompt_RNQ[:, : N - count], found.prompt_RNQ], axis=1)
+        # The policy writes the last token itself; an empty trace has none to leave.
         kept_RNG = np.minimum(self.lengths(asked, count), np.maximum(found.length_RN - 1, 0)[..., None])
         start = replace(asked.at_prompts(), prompt_RNQ=prompt_RNQ)
         given_RNGT = start.given_RBT.reshape(R, N, group, -1)
@@ -195,6 +196,7 @@ class OfStore(OfTraces):
                 f"{self.ask} prompts succeeded. Raise prefix_args.attempts or .ask, start from better "
                 "weights, or take prefix=teacher; prefix_args.empty=plain goes on without a prefix."
             )
+        # A replica without a success keeps all its prompts, of which no token is given.
         kept = [(length_N > 0) | (length_N.sum() == 0) for length_N in length_RN]
         return [(p[k], t[k], n[k]) for p, t, n, k in zip(prompt_RNQ, token_RNT, length_RN, kept, strict=True)]
 

@@ -107,6 +107,7 @@ def assert_unbiased(
         draws.decide_sequentially("Biased", max_samples, err_msg)
         return
     mean, n = draws.fixed()
+    # With a std of 0 the radius is 0, and the mean of equal draws still rounds.
     slack = 1e-12 * max(abs(mean), abs(expected))
     if not abs(mean - expected) <= draws.spread.radius(n, false_alarm / 2) + slack:
         raise AssertionError(draws.message("Biased", mean, n, false_alarm / 2, err_msg))

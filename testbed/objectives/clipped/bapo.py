@@ -28,6 +28,7 @@ def weighted_tokens(logp_BT: Tensor, batch: Batch, *, mu_weights: bool = True, *
 def _steps(start: float, end: float, step: float, beyond: bool = False) -> list[float]:
     """Return start, start + step, ... up to end; `beyond` adds end itself if the steps miss it."""
     steps = (end - start) / step if step > 0 else 0.0
+    # In floats (0.95 - 0.8) / 0.05 is 2.9999999999999982, and the end would not be reached.
     whole = max(math.floor(steps + 1e-9), 0)
     last = [end] if beyond and steps > whole + 1e-9 else []
     return [start + k * step for k in range(whole + 1)] + last

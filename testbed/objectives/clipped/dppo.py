@@ -88,6 +88,7 @@ def dppo_tv_prime_rl(
     """
     log_rho_BT = log_token(logp_BT, batch)
     inside_BT = within_total_variation(logp_BT, batch, d_low=d_low, d_high=d_high)
+    # Tokens without a weight skip exp: an overflowing ratio times 0 would be NaN.
     keep_BT = inside_BT & (adv_tau * batch.adv_BT != 0)
     rho_BT = torch.where(keep_BT, log_rho_BT, torch.zeros_like(log_rho_BT)).exp()
     return -rho_BT * adv_tau * batch.adv_BT * keep_BT + kl_tau * log_rho_BT.square()

@@ -94,6 +94,7 @@ def previous_breakpoint(square_1K: Tensor, *, tau: float = 0.04, **_: float) -> 
     running_K = finite_K.cumsum(-1)
     below_K = counts_K & (finite_K * left_K + running_K < tau * number)
     previous = torch.where(below_K, finite_K, torch.zeros_like(finite_K)).max(-1).values
+    # The slack keeps squares that all equal tau within the budget, though their sum rounds.
     within = running_K[..., -1] <= (tau + 1e-12) * number.squeeze(-1)
     return torch.where(within, torch.full_like(previous, torch.inf), previous)
 

@@ -14,6 +14,7 @@ from testbed.objectives.decoupled.correction import capped
 def capped_weights(logp_BT: Tensor, batch: Batch, *, level: str, **hyper: Any) -> Tensor:
     """Return log min(d, cap), -inf outside the mask: one per token, or one per sequence; [..., 1, K]."""
     log_h_BT = capped(logp_BT, batch, level=level, **hyper).masked_fill(~batch.mask_BT, -torch.inf)
+    # A sequence has one weight, the same at all its tokens, so the maximum skips its padding.
     return log_h_BT.flatten(-2).unsqueeze(-2) if level == "token" else log_h_BT.amax(-1).unsqueeze(-2)
 
 

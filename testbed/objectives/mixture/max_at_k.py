@@ -81,6 +81,7 @@ def first_order_weights(log_w_NG: Tensor, reward_NG: Tensor, size_N1: Tensor, k:
     every other member is in C(j-3, k-3) of them (C(i-2, k-2)).
     """
     k_N1 = size_N1.clamp(max=k)
+    # The 1 in 1 + sum d is scaled too, to exp(-scale), so the scale is at least that of W = 1.
     scale_N1 = log_w_NG.amax(-1, keepdim=True).clamp(min=0)
     unit_N1 = (-scale_N1).exp()
     filled_NG = log_w_NG > -torch.inf

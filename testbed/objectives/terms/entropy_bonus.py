@@ -21,6 +21,7 @@ def entropy_bonus(logp_BT: Tensor, batch: Batch, *, gradient: str = "score") -> 
     on samples of mu. Stacks that see all logits need none of these. The paper could not be read.
     """
     if gradient == "score":
+        # A weight of -inf at padding would turn the gradient's 0 there into NaN.
         return torch.where(batch.mask_BT, logp_BT.detach(), torch.zeros_like(logp_BT)) * logp_BT
     if gradient == "pathwise":
         return logp_BT
