@@ -80,7 +80,8 @@ def hcope(terms_N: ArrayLike, *, threshold: float | None = None, level: float = 
     log = math.log(2 / _delta(level, "lower"))
     if threshold is None:
         first = max(2, x_N.shape[-1] // 20)
-        rest_N, first_M = x_N[..., first:], x_N[..., :first]
+        first_M = x_N[..., :first]
+        rest_N = x_N[..., first:]
         if rest_N.shape[-1] < 2:
             raise UserError(
                 f"{x_N.shape[-1]} terms are too few: the first 2 choose the threshold, and the bound needs 2 "
