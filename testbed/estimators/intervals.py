@@ -87,10 +87,11 @@ def hcope(terms_N: ArrayLike, *, threshold: float | None = None, level: float = 
                 f"{x_N.shape[-1]} terms are too few: the first 2 choose the threshold, and the bound needs 2 "
                 "more. Give at least 4, or a threshold."
             )
+        n = _at_least_two(rest_N)
         # A threshold must be above 0: a term of 0 proposes 1 instead.
         candidates_M = np.where(first_M > 0, first_M, 1.0)
         predicted = [
-            _truncated_bound(np.minimum(first_M[..., None, :], c[..., None]), c, rest_N.shape[-1], log)
+            _truncated_bound(np.minimum(first_M[..., None, :], c[..., None]), c, n, log)
             for c in np.array_split(candidates_M, 1 + first_M.size * first // CELLS, axis=-1)
         ]
         predicted_M = np.concatenate(predicted, axis=-1)
@@ -133,7 +134,8 @@ def bootstrap(
     """
     x_N = _terms(terms_N)
     _at_least_two(x_N)
-    _delta(level, "two")
+    if not 0 < level < 1:
+        raise UserError(f"level is {level:g}, expected between 0 and 1.")
     log_w_N = np.zeros_like(x_N) if log_weight_N is None else np.asarray(log_weight_N, dtype=np.float64)
     w_N = normalized(log_w_N)
     if w_N.shape != x_N.shape:
