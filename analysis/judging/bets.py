@@ -51,9 +51,12 @@ def _more(won: float, lost: float, chance: float) -> float:
 
 
 def median(x_N: ArrayLike, t: float) -> tuple[float, float]:
-    """Return the e-values that the median is above t, and below. A unit equal to t is no bet."""
+    """Return the e-values that the median is above t, and below. A unit equal to t loses both bets."""
     x_N = np.asarray(x_N, dtype=np.float64)
-    return shares(int((x_N > t).sum()), int((x_N < t).sum()))
+    # A median of at most t bounds P(x > t) by 1/2 of all units; without ties, nine ones among ninety zeros
+    # would say that the median is above 0.
+    above, below = int((x_N > t).sum()), int((x_N < t).sum())
+    return _more(above, x_N.size - above, 0.5), _more(below, x_N.size - below, 0.5)
 
 
 def mean(x_N: ArrayLike, t: float) -> tuple[float, float]:
@@ -85,11 +88,13 @@ def at_statistic(statistic: float, n: int) -> float:
     precision = n + EFFECT_SIZE**-2
     # For x > 0 the mean over d grows like exp(slope^2 / (2 precision)), which widens the density of s.
     left = 1 - n * x**2 / precision if x > 0 else 1.0
-    s_K = np.linspace(0.0, (math.sqrt(n) + 9) / math.sqrt(left), _POINTS + 1)[1:]
+    # chi(n) lies within a few units of sqrt(n), and so do all points where n is large.
+    start, end = (max(0.0, math.sqrt(n) + far) / math.sqrt(left) for far in (-40.0, 9.0))
+    s_K = np.linspace(start, end, _POINTS + 1)[1:]
     log_chi_K = (n - 1) * np.log(s_K) - s_K**2 / 2
     slope_K = math.sqrt(n) * x * s_K
     log_mean_K = slope_K**2 / (2 * precision) + special.log_ndtr(slope_K / math.sqrt(precision))
-    width = float(s_K[0])
+    width = (end - start) / _POINTS
     total = float(special.logsumexp(log_chi_K + log_mean_K)) + math.log(width)
     norm = (n / 2 - 1) * math.log(2) + math.lgamma(n / 2)
     return _exp(math.log(2 / EFFECT_SIZE) - 0.5 * math.log(precision) + total - norm)

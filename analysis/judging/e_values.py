@@ -13,8 +13,9 @@ cell gives two monotone bets (analysis.judging.bets): that x is above t, and tha
                  refuted              above(m) or below(-m) in some cell
 
 "in every cell" takes the smallest e-value, "in some" the mean over cells: both are e-values again. Whatever
-the truth is, a wrong word needs a bet of one fixed pair to win. So half the largest e-value is one e-value
-for the whole claim (docs/theory/verdicts.md). The last two of "exceeds" are half words: they state one end of
+the truth is, a wrong word needs a bet of one fixed pair to win, or of three where several cells may show
+equality, two of which share a stake. So half the largest e-value is one e-value for the whole claim
+(docs/theory/verdicts.md). The last two of "exceeds" are half words: they state one end of
 the effect, and count only where no other word is earned.
 """
 
@@ -123,16 +124,20 @@ def exceeds(
         return Evidence(math.nan, -math.inf, math.inf, 0, f"{note}; no rows", f"> {margin:g}")
     groups, found = cells
     at = {t: [measure.bet(x_N, t) for x_N in groups] for t in {margin, null, -margin}}
+    banded = margin > null == 0  # around a null such as 1/2 the margin is no band of equality
+    # Of several cells, equality fails by a bet in one of them and the other words by their mean: two bets
+    # that x is below, where one cell has one, share its stake.
+    stake = 0.5 if banded and len(groups) > 1 else 1.0
     e = {
         SUPPORTED: _every(above for above, _ in at[margin]),
-        REFUTED: _some(below for _, below in at[min(margin, null)]),
+        REFUTED: stake * _some(below for _, below in at[min(margin, null)]),
     }
     half = {}
     if margin > null:
-        half = {DIRECTION: _every(a for a, _ in at[null]), MISSED: _some(b for _, b in at[margin])}
+        half = {DIRECTION: _every(a for a, _ in at[null]), MISSED: stake * _some(b for _, b in at[margin])}
         e[SMALLER] = min(half.values())
-    if margin > null == 0:  # around a null such as 1/2 the margin is no band of equality
-        e[NONE] = min(_every(a for a, _ in at[-margin]), _every(b for _, b in at[margin]))
+    if banded:
+        e[NONE] = min(_every(a for a, _ in at[-margin]), stake * _every(b for _, b in at[margin]))
     worst = min(range(len(found)), key=lambda index: found[index].effect)
     evidence = _evidence(found, worst, measure.interval(groups[worst]), e, note, f"> {margin:g}")
     return replace(evidence, half=half)

@@ -25,10 +25,12 @@ def decided(chance: float, stop: Stop, at: float = rule.USUAL) -> float:
 
     chance: that a seed agrees. at: threshold on the e-value. The wealth after n seeds depends on how many of
     them agreed, so that (seeds, seeds that agreed) is a chain with a stop at every look; the second run
-    starts with what the first has won.
+    starts with what the first has won, and there is none after a first run that has won too little.
     """
     total = 0.0
     for (k, n), weight in _ends(chance, stop, lambda k, n: _largest(k, n) >= rule.FIRST_RUN).items():
+        if _largest(k, n) < rule.WORTH_A_REPLICATION:
+            continue
         enough = _with_first_run(k, n, rule.ENOUGH)
         after = _ends(chance, stop, enough)
         wins = _with_first_run(k, n, at)

@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from testbed.config.run import Run
 
 LEAST_CAP = 32
-"""Smallest cap on seeds per run: 32 + 32 decide a gap of one standard deviation with probability .996."""
+"""Smallest cap on seeds per run: 32 + 32 decide a gap of one standard deviation with probability .989."""
 
 
 @dataclass(frozen=True)

@@ -89,10 +89,12 @@ def by_hand(way, groups, margin, null):
         e = {SUPPORTED: min(above(-m), below(m)), REFUTED: (above(m, mean) + below(-m, mean)) / 2}
         agrees, badness = lambda x: abs(x) < m, abs
     else:
-        e = {SUPPORTED: above(m), REFUTED: below(min(m, zero), mean)}
-        half = {DIRECTION: above(zero), MISSED: below(m, mean)} if m > zero else {}
+        # Two bets that x is below, in the mean and in one cell, share a stake.
+        stake = 0.5 if m > zero == 0 and len(turned) > 1 else 1.0
+        e = {SUPPORTED: above(m), REFUTED: stake * below(min(m, zero), mean)}
+        half = {DIRECTION: above(zero), MISSED: stake * below(m, mean)} if m > zero else {}
         e |= {SMALLER: min(half.values())} if half else {}
-        e |= {NONE: min(above(-m), below(m))} if half and zero == 0 else {}
+        e |= {NONE: min(above(-m), stake * below(m))} if half and zero == 0 else {}
         agrees, badness = lambda x: x > m, lambda x: -x
     worst = max(turned, key=lambda name: badness(turned[name][0]))
     sign = -1 if way == "below" else 1

@@ -19,6 +19,7 @@ from analysis.judging import e_values as evidence_module
 from analysis.judging.claims import CLAIMS, look
 from analysis.judging.e_values import (
     DIRECTION,
+    MEAN,
     MEDIAN,
     MISSED,
     NONE,
@@ -214,8 +215,34 @@ def test_a_confidence_sequence_of_a_share_narrows_around_it():
     assert bets.share_sequence([1, 0])[1] == 1.0
 
 
-def test_a_unit_at_the_threshold_is_no_bet_on_a_median():
-    assert bets.median([0.0, 0.0, 1.0, 1.0, 1.0, -1.0], 0.0) == bets.shares(3, 1)
+def test_a_unit_at_the_threshold_loses_both_bets_on_a_median():
+    above, below = bets.median([0.0, 0.0, 1.0, 1.0, 1.0, -1.0], 0.0)
+    assert (above, below) == (bets.shares(3, 3)[0], bets.shares(1, 5)[0])
+    assert bets.median([*[0.0] * 91, *[1.0] * 9], 0.0)[0] < 1  # the median is 0
+
+
+@pytest.mark.parametrize("n", [10, 1_000, 1_000_000])
+def test_bets_on_a_mean_agree_with_a_dense_quadrature(n):
+    statistic, s_K = 3.0, np.linspace(max(0.0, math.sqrt(n) - 60), math.sqrt(n) + 60, 400_001)[1:]
+    x = statistic / math.hypot(statistic, math.sqrt(n - 1))
+    slope_K = math.sqrt(n) * x * s_K
+    log_K = (
+        stats.chi.logpdf(s_K, n) + slope_K**2 / (2 * (n + 1)) + stats.norm.logcdf(slope_K / math.sqrt(n + 1))
+    )
+    dense = 2 / math.sqrt(n + 1) * np.trapezoid(np.exp(log_K), s_K)
+    assert bets.at_statistic(statistic, n) == pytest.approx(dense, rel=1e-6)
+
+
+def test_two_bets_that_a_number_is_below_share_a_stake_where_several_cells_may_show_equality():
+    # With one cell at the margin and one at 0, "refuted" and "no difference" are wrong by different bets.
+    x = np.random.default_rng(20).normal(-0.2, 0.1, 40)
+    one, two = (exceeds(groups, 0.5, "", MEAN) for groups in (x, {"a": x, "b": x}))
+    assert two.e[REFUTED] == one.e[REFUTED] / 2
+    assert two.half[MISSED] == one.half[MISSED] / 2
+    assert two.e[SUPPORTED] == one.e[SUPPORTED]
+    assert two.e[NONE] == min(one.e[NONE], two.half[MISSED])
+    level, levels = (exceeds(groups, 0.5, "", MEAN, null=0.5) for groups in (x, {"a": x, "b": x}))
+    assert levels.e[REFUTED] == level.e[REFUTED]  # a level has no band of equality
 
 
 def test_an_end_of_a_median_s_sequence_appears_with_its_bet_and_stays():
