@@ -14,6 +14,7 @@ SEEDS, LATER, MORE = 96, 730_000, 0.02
 """Seeds of a run on sums, a third of them on sorted digits, where runs differ less; offset past the seeds of
 other tables; mean accuracy that counts."""
 PASSES = (2, 4, 8, 16, 32)
+"""On sorted digits 64 give GRPO .004 more than 32 on the pilots, less than FLAT, at twice the cost."""
 STEP_SIZES, WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0), (0.1, 0.2, 0.4, 0.8, 1.6)
 """Of MDPO, whose KL has the weight 1 / step size; of the clip, in nats to both sides."""
 RATES = {"sorted": 3e-4, "sums": 1e-3}
@@ -40,16 +41,17 @@ def clipped(name: str) -> Callable[[float], Run]:
 
 def ways(name: str) -> dict[str, Way]:
     """Return a task's arms: passes are chosen first, then the knob at these passes."""
-    way, base = partial(Way, rates=(RATES[name],)), task(name)
+    way, base = partial(Way, rates=(RATES[name],), pilots=8), task(name)
+    more = 8 if name == "sorted" else 16
 
     def sized(size: float) -> Run:
         return with_recipe(base, "mdpo", "step_size", ("passes", passed(name, "mdpo")))(size)
 
     return {
-        f"grpo passes, {name}": way(with_recipe(base, "decoupled", "passes"), PASSES, pilots=8),
-        f"mdpo passes, {name}": way(with_recipe(base, "mdpo", "passes"), PASSES, pilots=8),
-        f"grpo, {name}": way(clipped(name), WIDTHS, pilots=16),
-        f"mdpo, {name}": way(sized, STEP_SIZES, pilots=16),
+        f"grpo passes, {name}": way(with_recipe(base, "decoupled", "passes"), PASSES),
+        f"mdpo passes, {name}": way(with_recipe(base, "mdpo", "passes"), PASSES),
+        f"grpo, {name}": way(clipped(name), WIDTHS, pilots=more),
+        f"mdpo, {name}": way(sized, STEP_SIZES, pilots=more),
     }
 
 
