@@ -20,10 +20,11 @@ HEAD = """# The arena
 This page compares recipes that train on stale data. Every recipe is tuned in the same way: its learning rate
 and one knob, on seeds for tuning alone. A grid grows until its best setting is inside, and rates halfway to
 the best one's neighbors are tried, too. Every recipe then runs on 16 seeds and 16 fresh ones; recipes with an
-open claim get more. Tuning takes five seeds; on `sorted`, `sums` and `guess` at lag 64, and for five recipes
-on `guess` at lag 256, it takes 32. The design was fixed before the runs: `analysis/arena/__init__.py` has it.
-The verdicts are the claims of experiment `arena`, and [findings](findings.md) has the conclusions. `python
--m analysis.arena.page` writes this page from the committed table; `testbed arena show` prints the same.
+open claim get more. Tuning takes 32 seeds on fresh data, on `sorted`, `sums` and `guess` at lag 64, and on
+`guess` and `long` at lag 256; elsewhere five. The design was fixed before the runs:
+`analysis/arena/__init__.py` has it. The verdicts are the claims of experiment `arena`, and
+[findings](findings.md) has the conclusions. `python -m analysis.arena.page` writes this page from the
+committed table; `testbed arena show` prints the same.
 
 The placebo is GRPO again, tuned and run on other seeds. Its gain shows what tuning and seeds alone can do.
 To add your recipe, run `testbed arena add FILE:FN --knob width=.1,.3,1`.
