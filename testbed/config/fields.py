@@ -9,7 +9,7 @@ from typing import Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from testbed.config.run import Run, Scalar, whole
+from testbed.config.run import Run, Scalar
 from testbed.errors import UserError, suggest
 
 FIELDS = tuple(f.name for f in dataclasses.fields(Run))
@@ -73,7 +73,8 @@ def _scalar(key: str, item: Any) -> Scalar:
             checked.encode()
         except UnicodeEncodeError:
             raise ValueError(f"has {key} = {checked!r}, which is not UTF-8 text.") from None
-    return whole(checked)
+    whole = isinstance(checked, float) and checked.is_integer() and abs(checked) < 2**53
+    return int(checked) if whole else checked
 
 
 def problems(values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:

@@ -125,7 +125,7 @@ class Run:
         for name in _ARGUMENTS:
             value = getattr(self, name)
             if value and isinstance(value, tuple):
-                normal = tuple(sorted((k, whole(v)) for k, v in self._renamed(name, value)))
+                normal = tuple(sorted((k, _whole(v)) for k, v in self._renamed(name, value)))
                 if repr(normal) != repr(value):
                     object.__setattr__(self, name, normal)
 
@@ -141,11 +141,9 @@ def _put(value: Arguments, name: str, other: str) -> Arguments:
     return tuple(sorted((other if key == name else key, item) for key, item in value))
 
 
-def whole(value: Scalar) -> Scalar:
+def _whole(value: Scalar) -> Scalar:
     """Return 2 for 2.0: arguments have no declared type that could distinguish them."""
-    # From 2^53 on a float stays one: as an integer, 1e20 would overflow the int64 of torch.
-    exact = isinstance(value, float) and value.is_integer() and abs(value) < 2**53
-    return int(value) if exact else value
+    return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
 _FLOATS = tuple(item.name for item in dataclasses.fields(Run) if isinstance(item.default, float))

@@ -131,7 +131,7 @@ def test_only_the_rows_asked_for_are_drawn():
 
 def test_the_captions_of_experiments_ask_their_question_and_say_what_the_marks_are():
     for name in PLOTS:
-        caption = figure_registry.figure_registry.FIGURES[name].promises["caption"]
+        caption = figure_registry.FIGURES[name].promises["caption"]
         assert caption.startswith(EXPERIMENTS[name].question)
         plot = EXPERIMENTS[name].figure
         assert KINDS[plot.kind].partition("{")[0] in caption.lower().replace("roc", "ROC")

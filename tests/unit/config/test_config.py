@@ -139,10 +139,6 @@ def test_arguments_are_pairs_of_text_and_plain_values(given, expected):
     assert (repr if expected[0] == "(" else str)(outcome(coerced, "recipe_args", given)) == expected
 
 
-def test_a_number_too_large_for_64_bits_stays_a_float():
-    assert repr(override(Run(), ["recipe_args.eps_high=1e20"]).recipe_args) == "(('eps_high', 1e+20),)"
-
-
 def test_a_pack_is_named_by_its_cells_and_spoken_of_by_its_place():
     two = Pack("i", 3, (Run(), Run(seed=1)))
     assert str(two) == "pack 3 (bandit/grpo/lag0/seed0-9f42fef3b6f6 and 1 more)"
