@@ -53,7 +53,8 @@ class Plot:
     or by their names. equal: a scatter has the line y = x. floor: a column whose least value is a line
     below the marks of a scatter. also: further panels, each by what differs from the first. of: what makes
     the rows that are drawn of the table. says: a sentence of the caption in place of what x and y are
-    called. center: what the marks of strips show, one of CENTERS.
+    called. center: what the marks of strips show, one of CENTERS; a registered figure has what its
+    claims compare.
 
     Raises UserError for an unknown kind, a heat map without a value, or another kind with one.
     """

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from math import exp
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,11 @@ def with_recipe(
     return at
 
 
+def clip_of(width: float) -> Arguments:
+    """Return the bounds of a clip by its width w in nats to both sides: ratios from exp(-w) to exp(w)."""
+    return (("eps_high", round(exp(width) - 1, 4)), ("eps_low", round(1 - exp(-width), 4)))
+
+
 @dataclass(frozen=True, eq=False)
 class Family:
     """Ways by name, and the file of their settings: arm, rate, value, score, at_end.
@@ -92,6 +98,10 @@ class Family:
             return {}
         frame = pd.read_csv(self.file).set_index("arm")
         return {str(arm): {str(k): float(x) for k, x in row.items()} for arm, row in frame.iterrows()}
+
+    def value(self, name: str) -> float:
+        """Return an arm's value of the knob, read from the file anew: a search may just have written it."""
+        return replace(self).chosen[name]["value"]
 
     def arm(self, name: str) -> Arm:
         """Return an arm at its value of the knob; `chosen` has its rate."""

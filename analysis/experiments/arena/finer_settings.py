@@ -6,12 +6,11 @@ often an arm fails, and their spread is large. Here a setting has the best mean 
 
 from dataclasses import replace
 from functools import partial
-from math import exp
 
 from analysis.arena.tasks import TASKS
 from analysis.experiments.arena.arena import LESS, MARGIN
 from analysis.lab import Part, asks, strips
-from analysis.worlds.tuned_training import Family, Way, with_recipe
+from analysis.worlds.tuned_training import Family, Way, clip_of, with_recipe
 from testbed.config.run import Run
 
 LATER, PILOTS, SEEDS = 40_000_000, 32, 128
@@ -23,9 +22,8 @@ PASSES = (1, 2, 4, 8, 16, 32)
 
 
 def clipped(width: float) -> Run:
-    """Return GRPO on old data with a clip of this width w in nats: ratios from exp(-w) to exp(w)."""
-    bounds = (("eps_high", round(exp(width) - 1, 4)), ("eps_low", round(1 - exp(-width), 4)))
-    return replace(OLD, recipe="grpo", recipe_args=bounds)
+    """Return GRPO on old data with a clip of this width in nats."""
+    return replace(OLD, recipe="grpo", recipe_args=clip_of(width))
 
 
 def passed(passes: int) -> Run:

@@ -1,13 +1,11 @@
 """MDPO's KL beside PPO's clip over several passes on fresh batches, each arm tuned for its mean accuracy."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from math import exp
 
 from analysis.arena.tasks import task
 from analysis.lab import Part, asks, strips
-from analysis.worlds.tuned_training import Family, Way, with_recipe
+from analysis.worlds.tuned_training import Family, Way, clip_of, with_recipe
 from testbed.config.run import Run
 
 SORTED, SUMS, LATER, MORE = 32, 480, 730_000, 0.02
@@ -20,37 +18,27 @@ STEP_SIZES, WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0), (0.1, 0.2, 0.4, 0.8, 1.6)
 RATES = {"sorted": 3e-4, "sums": 1e-3}
 
 
-def passed(name: str, recipe: str) -> int:
-    """Return the passes over a batch that suit a recipe at its usual knob."""
-    return int(replace(ARMS).chosen[f"{recipe} passes, {name}"]["value"])  # a copy reads the file anew
-
-
-def clipped(name: str) -> Callable[[float], Run]:
-    """Return a function from a clip's width w in nats, ratios from exp(-w) to exp(w), to the run.
+def ways(name: str) -> dict[str, Way]:
+    """Return a task's arms: passes are chosen first, then the knob at these passes.
 
     On fresh data decoupled PPO is GRPO with several passes.
     """
-
-    def at(width: float) -> Run:
-        bounds = (("eps_high", round(exp(width) - 1, 4)), ("eps_low", round(1 - exp(-width), 4)))
-        args = (*bounds, ("passes", passed(name, "grpo")))
-        return replace(task(name), recipe="decoupled", recipe_args=args)
-
-    return at
-
-
-def ways(name: str) -> dict[str, Way]:
-    """Return a task's arms: passes are chosen first, then the knob at these passes."""
     way, base = partial(Way, rates=(RATES[name],), pilots=8), task(name)
     more = 8 if name == "sorted" else 16
 
+    def passes(recipe: str) -> tuple[str, int]:
+        return "passes", int(ARMS.value(f"{recipe} passes, {name}"))
+
+    def clipped(width: float) -> Run:
+        return replace(base, recipe="decoupled", recipe_args=(*clip_of(width), passes("grpo")))
+
     def sized(size: float) -> Run:
-        return with_recipe(base, "mdpo", "step_size", ("passes", passed(name, "mdpo")))(size)
+        return replace(base, recipe="mdpo", recipe_args=(passes("mdpo"), ("step_size", size)))
 
     return {
         f"grpo passes, {name}": way(with_recipe(base, "decoupled", "passes"), PASSES),
         f"mdpo passes, {name}": way(with_recipe(base, "mdpo", "passes"), PASSES),
-        f"grpo, {name}": way(clipped(name), WIDTHS, pilots=more),
+        f"grpo, {name}": way(clipped, WIDTHS, pilots=more),
         f"mdpo, {name}": way(sized, STEP_SIZES, pilots=more),
     }
 

@@ -5,9 +5,8 @@ from functools import partial
 from math import inf
 
 from analysis.arena.tasks import TASKS
-from analysis.experiments.arena.finer_settings import clipped
 from analysis.lab import Part, asks, strips
-from analysis.worlds.tuned_training import Family, Way, with_recipe
+from analysis.worlds.tuned_training import Family, Way, clip_of, with_recipe
 from testbed.config.run import Run
 
 FRESH = replace(TASKS["long"], steps=5400, log_every=540)
@@ -18,7 +17,7 @@ MARGIN, SEEDS, LATER = 0.05, 32, 50_000_000
 
 def _clipped(width: float) -> Run:
     """Return GRPO on old data with a clip of this width in nats to both sides; inf: none."""
-    return replace(OLD, recipe="grpo", recipe_args=clipped(width).recipe_args)
+    return replace(OLD, recipe="grpo", recipe_args=clip_of(width))
 
 
 way = partial(Way, pilots=6, by="accuracy", rates=(5.6e-5, 1e-4, 1.8e-4))

@@ -1,6 +1,5 @@
 """SFPO beside GRPO with and without reuse of batches on fresh sums, each arm tuned for its mean accuracy."""
 
-from dataclasses import replace
 from functools import partial
 
 from analysis.arena.tasks import task
@@ -17,7 +16,7 @@ _way = partial(Way, rates=(5.6e-4, 1e-3, 1.8e-3), pilots=32)
 
 def _pulled(alpha: float) -> Run:
     """Return SFPO with the number of updates that is best at alpha .8."""
-    fast = int(replace(REUSED).chosen["sfpo at .8"]["value"])  # a copy reads the file anew
+    fast = int(REUSED.value("sfpo at .8"))
     return with_recipe(SUMS, "sfpo", "alpha", ("fast", fast))(alpha)
 
 
