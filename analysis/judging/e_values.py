@@ -12,9 +12,9 @@ cell gives two monotone bets (analysis.judging.bets): that x is above t, and tha
     within m     supported            above(-m) and below(m) in every cell
                  refuted              above(m) or below(-m) in some cell
 
-"in every cell" takes the smallest e-value, "in some" the mean over cells: both are e-values again. Whatever
-the truth is, a wrong word needs a bet of one fixed pair to win, or of three where several cells may show
-equality, two of which share a stake. So half the largest e-value is one e-value for the whole claim
+"in every cell" takes the smallest e-value, "in some" the mean over cells: both are e-values again. A wrong
+word needs one of two fixed bets to win, whatever the truth is. Where several cells may show equality there
+are three, and two of them share a stake. So half the largest e-value is one e-value for the whole claim
 (docs/theory/verdicts.md). The last two of "exceeds" are half words: they state one end of
 the effect, and count only where no other word is earned.
 """
