@@ -343,7 +343,8 @@ class HuggingFacePolicy(Policy):
                 if value_BT.requires_grad:
                     torch.autograd.grad(value_BT.sum(), leaf_P)
 
-        most = self.micro_tokens or prompt_NQ.numel() + token_BT.numel()
+        whole = len(long[0]) * max(long[0]) + len(long[1]) * max(long[1])
+        most = min(whole, self.micro_tokens or whole)
         refused = partial(refusing, most, attempt)
         with refused():
             return run(theta_P, self.micro_tokens, refused)

@@ -8,6 +8,7 @@ precision of theta.
 """
 
 import os
+import traceback
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -139,6 +140,8 @@ def refusing(tokens: int, attempt: Callable[[int], None]) -> Iterator[None]:
     except (MemoryError, RuntimeError) as error:
         if not out_of_memory(error):
             raise
+        # The failed pass would keep its activations through its frames, and every smaller one would fail.
+        traceback.clear_frames(error.__traceback__)
         fits = _largest_that_fits(attempt, tokens)
         advice = (
             f"{fits} fit just now: set policy_args.micro_tokens={fits} or less, or {MICRO}={fits} and give "

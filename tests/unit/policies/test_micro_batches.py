@@ -1,6 +1,7 @@
 """Micro-batches: memory that does not grow with the batch, and a gradient that is the whole batch's."""
 
 import re
+import weakref
 from dataclasses import replace
 
 import numpy as np
@@ -202,6 +203,36 @@ def test_what_fits_is_found_by_halves_and_other_errors_stay():
             raise error
     with pytest.raises(RuntimeError, match="shapes"), refusing(20, attempt(0, RuntimeError("shapes"))):
         raise MemoryError
+
+
+def test_what_a_failed_pass_held_is_free_before_a_smaller_one_is_tried():
+    held = []
+
+    def failed():
+        activation = torch.ones(3)
+        held.append(weakref.ref(activation))
+        raise MemoryError
+
+    with pytest.raises(UserError, match="5 fit just now"), refusing(10, lambda _: held[0]() and failed()):
+        failed()
+    assert len(held) == 1
+
+
+def test_a_batch_below_the_limit_runs_out_at_its_own_tokens(folder, rollout, monkeypatch):
+    """Padding that no pass holds does not count."""
+    theta_RP, prompt_RNQ, token_RBT, batch = rollout
+    wide_RNQ = torch.cat([torch.full((1, N, 50), TASK.pad_token), prompt_RNQ], dim=2)
+    longest = int((prompt_RNQ != TASK.pad_token).sum(-1).max())
+    tokens = N * longest + B * int(lengths(batch.mask_BT[0]).max())
+
+    def full(*_):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(HuggingFacePolicy, "_part", full)
+    for micro_tokens in (0, 9999):
+        policy = HuggingFacePolicy(folder, TASK, dtype="float64", micro_tokens=micro_tokens)
+        with pytest.raises(UserError, match=f"Memory ran out at {tokens} tokens in one pass; not even one"):
+            policy.logp(theta_RP, wide_RNQ, token_RBT, batch.mask_BT)
 
 
 def test_a_length_is_the_place_behind_the_last_counted_token():
