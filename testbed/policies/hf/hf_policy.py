@@ -84,7 +84,7 @@ class HuggingFacePolicy(Policy):
         adapter: str = "",
         engine: str = "",
     ) -> None:
-        check_options(temperature, dtype, micro_tokens, lora, lora_alpha, adapter)
+        check_options(temperature, dtype, micro_tokens, lora, lora_alpha, lora_targets, adapter)
         self.dtype = DTYPES[dtype] if isinstance(dtype, str) else dtype
         self._wide = torch.promote_types(self.dtype, torch.float32)
         self.device = torch.device(device)

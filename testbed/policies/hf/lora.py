@@ -8,6 +8,7 @@ the starting weights are the reference, without a second model.
 import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ PREFIX = "base_model.model."
 ALL = "all-linear"
 SETTINGS = ("r", "lora_alpha", "target_modules", "rank_pattern", "alpha_pattern", "use_rslora")
 """Fields read from a saved adapter's configuration."""
+MOVED = ("pissa", "olora", "corda", "loftq", "lora_ga")
+"""Starts of adapters that change the weights beneath: such an adapter fits no model that was saved before."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +73,7 @@ def add_adapters(model: Any, lora: Lora) -> None:
             warnings.simplefilter("ignore")  # about Conv1D, whose layout peft then detects
             torch.manual_seed(rng.key(0, "lora") % 2**63)
             inject_adapter_in_model(LoraConfig(lora_dropout=0.0, **settings), model, NAME)
-    except ValueError as error:
+    except (AttributeError, TypeError, ValueError) as error:  # peft trusts the fields of a saved adapter
         raise UserError(f"LoRA cannot be added: {str(error).splitlines()[0]}") from error
     for layer in _layers(model).values():
         for half in (layer.lora_A, layer.lora_B):
@@ -89,10 +92,11 @@ def add_adapters(model: Any, lora: Lora) -> None:
 
 def checked_settings(lora: Lora) -> dict[str, Any]:
     """Return the settings of new adapters in peft's names; raise UserError for an invalid rank or scale."""
-    if isinstance(lora.rank, bool) or not isinstance(lora.rank, int) or lora.rank < 1 or lora.alpha < 0:
+    whole = isinstance(lora.rank, int) and not isinstance(lora.rank, bool)
+    if not whole or lora.rank < 1 or not 0 <= lora.alpha < inf:
         raise UserError(
             f"lora is {lora.rank!r} and lora_alpha {lora.alpha!r}; expected a rank of at least 1, as 16, and "
-            "a scale of at least 0, where 0 means twice the rank."
+            "a finite scale of at least 0, where 0 means twice the rank."
         )
     targets = lora.targets if lora.targets == ALL else [name.strip() for name in lora.targets.split(",")]
     return {"r": lora.rank, "lora_alpha": lora.alpha or 2 * lora.rank, "target_modules": targets}
@@ -105,6 +109,7 @@ def _saved_settings(folder: Path) -> dict[str, Any]:
         "use_dora": bool(config.get("use_dora")),
         "bias": config.get("bias", "none") != "none",
         "modules_to_save": bool(config.get("modules_to_save")),
+        "init_lora_weights": str(config.get("init_lora_weights")).startswith(MOVED),
     }
     if wrong := [name for name, is_odd in odd.items() if is_odd]:
         raise UserError(

@@ -1,11 +1,12 @@
 """Options of a Hugging Face policy that are wrong for any weights: refused before reading any."""
 
 import time
+from math import inf
 
 import torch
 
 from testbed.errors import UserError, unknown
-from testbed.policies.hf.lora import Lora, checked_settings
+from testbed.policies.hf.lora import ALL, Lora, checked_settings
 from testbed.policies.hf.micro_batches import checked_micro_tokens
 from testbed.policies.hf.model_folder import DTYPES
 
@@ -23,17 +24,25 @@ def check_options(
     micro_tokens: int = 0,
     lora: int = 0,
     lora_alpha: float = 0.0,
+    lora_targets: str = ALL,
     adapter: str = "",
     **_others: object,
 ) -> None:
     """Raise UserError for arguments of HuggingFacePolicy that are wrong for any weights."""
-    if not temperature > 0:
-        raise UserError(f"temperature must be positive, got {temperature}; 1 samples from the model itself.")
+    if not 0 < temperature < inf:
+        raise UserError(
+            f"temperature must be positive and finite, got {temperature}; 1 samples from the model itself."
+        )
     if isinstance(dtype, str) and dtype not in DTYPES:
         raise unknown("dtype", dtype, DTYPES)
     checked_micro_tokens(micro_tokens)
     if lora and not adapter:
         checked_settings(Lora(lora, lora_alpha))
+    elif not adapter and (lora_alpha or lora_targets != ALL):
+        raise UserError(
+            "policy_args has lora_alpha or lora_targets, but no lora, so all weights would be trained; "
+            "give the rank too, as lora=16."
+        )
 
 
 def bfloat16_slowdown() -> float:

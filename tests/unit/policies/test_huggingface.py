@@ -443,14 +443,17 @@ def test_bad_arguments_are_refused_with_one_message(folders, monkeypatch):
     refuses("knows 16 tokens, but the task uses 100", HuggingFacePolicy, folders["llama"], Large())
     with pytest.raises(UserError, match=r"Unknown dtype 'float23'.*Did you mean 'float32'"):
         HuggingFacePolicy(folders["llama"], TASK, dtype="float23")
-    for value in (0.0, float("nan")):
-        refuses(f"^temperature must be positive, got {value}; 1 samples from the model itself.$",
+    for value in (0.0, float("nan"), float("inf")):
+        refuses(f"^temperature must be positive and finite, got {value}; 1 samples from the model itself.$",
                 HuggingFacePolicy, folders["llama"], TASK, temperature=value)  # fmt: skip
     for given, told in (
         ({"dtype": "half"}, "Unknown dtype 'half'"),
         ({"micro_tokens": -1}, "micro_tokens is -1"),
         ({"lora": -1}, "lora is -1 and lora_alpha 0.0"),
         ({"lora": 2, "lora_alpha": -1.0}, "lora_alpha -1.0"),
+        ({"lora": 2, "lora_alpha": float("nan")}, "lora_alpha nan"),
+        ({"lora_alpha": 32.0}, "policy_args has lora_alpha or lora_targets, but no lora"),
+        ({"lora_targets": "q_proj"}, "policy_args has lora_alpha or lora_targets, but no lora"),
     ):
         refuses(f"^{told}|{told}", options.check_options, **given)
     options.check_options(lora=-1, adapter="folder", dtype=torch.float16, temperature=1e-9, other=3)
