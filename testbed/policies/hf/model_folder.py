@@ -95,7 +95,7 @@ def refuse_other_size(folder: Path, config: Mapping[str, Any]) -> dict[str, list
             raise UserError(_too_few(folder, f"{rows:,} x {width:,} embeddings", f"{held:,} weights"))
     described = _described(folder)
     if (count := sum(map(prod, described.values()))) > held:
-        first = next((f"; {n} fits not" for n, shape in described.items() if shapes.get(n) != shape), "")
+        first = next((f"; {n} does not fit" for n, shape in described.items() if shapes.get(n) != shape), "")
         raise UserError(_too_few(folder, f"{count:,} weights", f"{held:,}{first}"))
     return described
 
@@ -181,7 +181,9 @@ def _refuse_kernels(path: Path, config: Mapping[str, Any]) -> None:
 def shapes_of(folder: str | Path) -> dict[str, list[int]]:
     """Return the shapes in a folder of safetensors from the headers; empty if these are unreadable."""
     shapes: dict[str, list[int]] = {}
-    for path in Path(folder).glob("*.safetensors"):
+    # Mistral's folders hold the same weights again, under other names, in consolidated.safetensors.
+    paths = [*Path(folder).glob("model*.safetensors")] or Path(folder).glob("*.safetensors")
+    for path in paths:
         if not path.is_file():
             continue
         try:

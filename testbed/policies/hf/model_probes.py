@@ -91,7 +91,9 @@ def plain_head(module: Any) -> tuple[str, str | None] | None:
     Some models scale or cap their logits afterwards. A few tokens show that; those run with full logits.
     """
     head = module.get_output_embeddings()
-    if not isinstance(head, nn.Linear) or module.base_model is module:
+    # A cap of 30 changes small logits of random weights less than rounding does, and shows once they grow.
+    capped = getattr(module.config.get_text_config(), "final_logit_softcapping", None)
+    if capped or not isinstance(head, nn.Linear) or module.base_model is module:
         return None
     probe = torch.arange(min(4, len(head.weight)), device=head.weight.device)[None]
     logits = module(input_ids=probe, use_cache=False).logits

@@ -18,7 +18,7 @@ from testbed.policies.hf import causal_model, common_prefix, options
 from testbed.policies.hf.flat_parameters import FlatParameters
 from testbed.policies.hf.hf_decoder import inverse_cdf
 from testbed.policies.hf.hf_policy import HuggingFacePolicy
-from testbed.policies.hf.model_probes import cache_works, sharing_works
+from testbed.policies.hf.model_probes import cache_works, plain_head, sharing_works
 from testbed.policies.hf.options import LOGP_TOLERANCE
 from testbed.policies.optimizers import Adam
 
@@ -232,6 +232,14 @@ def test_windows_are_read_from_the_config_as_no_probe_is_as_long_as_most():
         ({"layer_types": kinds[1:], "sliding_window": 4096}, False), ({"sliding_window": None}, False),
     ):  # fmt: skip
         assert common_prefix.windowed(SimpleNamespace(config=SimpleNamespace(**config))) is seen
+
+
+def test_a_cap_on_logits_is_known_before_they_have_grown():
+    shape = {**tiny_models.SHAPE, "head_dim": 8}
+    for cap, plain in ((30.0, False), (None, True)):
+        config = transformers.Gemma2Config(**shape, final_logit_softcapping=cap)
+        model = transformers.AutoModelForCausalLM.from_config(config).eval()
+        assert (plain_head(model) is not None) is plain
 
 
 @pytest.mark.slow
