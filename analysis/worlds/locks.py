@@ -3,7 +3,7 @@
 episodes.
 
 A lock has H places. In each place one action leads on, unless it slips, and all others lead out of the lock,
-where every step pays a little. At the last place two actions pay nearly the same.
+where every step pays a little. At the last place two actions pay, one of them 0.02 to 0.4 less.
 """
 
 import numba

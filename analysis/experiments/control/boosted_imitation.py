@@ -31,8 +31,8 @@ MARGIN = 0.02
 
 @cache
 def demonstrated(seeds: Seeds, trajectories: int) -> tuple[Worlds, Floats, Floats, Floats]:
-    """Return one random MDP of 30 states per seed, the occupancy of its optimal policy [R, S, A], and the
-    values of the uniform and of the optimal policy, [R] each.
+    """Return one random MDP of 30 states per seed, the visits of its optimal policy in a few trajectories
+    [R, S, A], and the values of the uniform and of the optimal policy, [R] each.
     """
     worlds = random_worlds(seeds, states=STATES)
     best_RSA = worlds.best_RSA

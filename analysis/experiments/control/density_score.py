@@ -8,8 +8,7 @@ import numpy as np
 from analysis.judging.replication import Frame, Groups, Keys, Rows, combinations, difference, merged, of_keys
 from analysis.kernels import one_continuous_action
 from analysis.kernels.one_continuous_action import BumpBandit
-from analysis.lab import Experiment, Plot
-from analysis.worlds.pilots import ask
+from analysis.lab import Experiment, Plot, ask
 
 NAME = "density-score"
 SEEDS, LOGGED, DEGREE, WIDTH, RARE = 40, 200, 6, (0.2, 0.2), 0.02
@@ -70,7 +69,8 @@ EXPERIMENT = Experiment(
         "that many steps up the density of the data; penalty 10 and penalty 100 weight the distance to the "
         "nearest data when it chooses actions.",
     ),
-    systems={"CDSA": "one bandit, and actions of a critic without any constraint"},
+    systems={"CDSA": "one bandit, and actions of a critic without any constraint; fewer actions outside "
+             "follow from steps up the density that defines the outside, more value does not"},
 )  # fmt: skip
 
 

@@ -30,7 +30,7 @@ WORLD = replace(ROPE, discount=0.9, noise="normal", noise_std=NOISE)
 def learn(seeds: Seeds, arm: str, data: str, **setting: float) -> Groups:
     """Return the mean score in the last five of 30 rounds of 20 episodes, [R]: 0 random actions, 1 optimum.
 
-    data: "fresh", the last round's episodes alone, or "replayed", all so far.
+    data: "fresh", the last 20 episodes alone, or "replayed", all so far.
     """
     low, best = (float(WORLD.value(x)) for x in (np.full_like(EXPERT_SA, 1 / WORLD.actions), EXPERT_SA))
     make = _ppo if arm == "PPO" else _q
@@ -86,8 +86,8 @@ EXPERIMENT = TUNED.experiment(
     margins={"share of the lead over random actions": MARGIN},
     figure=strips("score: late score, share of the optimum's lead", "Shows the score late in 30 rounds of 20 "
         "episodes on a rope of 8 contexts and 16 steps with noisy rewards; fresh: each learner has the last "
-        "round's episodes; replayed: it has all so far; PPO is a table with returns, Q-learning a table or "
-        "32 random features of 64 pairs; all at their best steps and exploration.", y="arm: learner",
+        "20 episodes; replayed: it has all so far; PPO is a table with returns, Q-learning a table or 32 "
+        "random features of 64 pairs; all at their best steps and exploration.", y="arm: learner",
         arm=("data",)),
     systems={"RL in the Era of LLMs (perspective)": "PPO and Q-learning, each on both kinds of data"},
 )  # fmt: skip

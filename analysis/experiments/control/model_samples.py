@@ -53,7 +53,8 @@ EXPERIMENT: Experiment = TUNED.experiment(
         "share of its samples in which the action is the learner's own and the outcome a count model's; each "
         "at the step size of the highest value.",
     ),
-    systems=("MAD-TD",),
+    systems={"MAD-TD": "at its best step size every arm under-estimates, by 6.5 to 10.6, so that there is no "
+             "over-estimation to lower"},
 )  # fmt: skip
 
 OFTEN, ONCE = {"updates": 32.0}, {"updates": 1.0}

@@ -83,7 +83,8 @@ EXPERIMENT = TunedArms(
         "trajectories that the current policy makes likely; each at the settings with the highest mean value "
         "online; the logger's other actions are random.",
     ),
-    systems=("ARB (Adaptive Replay Buffer)",),
+    systems={"ARB (Adaptive Replay Buffer)": "the early drop; mean value online is .04 and .08 higher with "
+             "on-policy replay"},
 )  # fmt: skip
 
 ask(EXPERIMENT, "on-policy-replay-softens-the-drop-from-offline-to-online", "Drawing steps as a power of the "

@@ -161,7 +161,8 @@ EXPERIMENT = TunedArms(
     question="In lot sizing, does PPO with critics of post-decision states earn more?",
     source=SOURCE,
     differs="tables; two items, one machine with set-ups, 72 states; both critics learn from the same 32 "
-    "steps a round, and move toward means of their targets",
+    "steps a round, and move toward means of their targets; the second values all later rewards, in the "
+    "source's code set-up costs alone",
     budget="15 rounds of 32 steps, for which settings were chosen",
     margins={"score that counts as far more": FIFTH},
     figure=strips("final: score after 15 rounds", "Shows the score (0 uniform orders, 1 the optimum) of PPO "

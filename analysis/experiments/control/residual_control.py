@@ -79,7 +79,9 @@ def given(seed: int) -> tuple[FiniteMDP, FiniteMDP, Log, float]:
 
 @by_world("learning", "end", "solved")
 def learn(seed: int, arm: str, **knobs: Any) -> tuple[float, float, bool]:
-    """Return the greedy policy's share of J*, mean over 20 evaluations in training and at the end."""
+    """Return the greedy policy's share of J*, mean over 20 evaluations in training and at the end, and
+    whether the end is at least SOLVED.
+    """
     from testbed.offline.replay_control import replay_q
 
     played, corrected, log, best = given(seed)

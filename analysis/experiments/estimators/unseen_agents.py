@@ -197,7 +197,8 @@ def rows(seeds: Seeds) -> Rows:
 EXPERIMENT = Experiment(
     question="What do abstract processes and simulated users say of an agent that was not logged?",
     source="STAR (2024); Tennenholtz et al. (2026), as each claim says",
-    differs="random walks on 400 places with squares for abstractions; users are tables fitted to 1000 talks",
+    differs="random walks on 400 places with squares for abstractions; weights of no, one, three and all "
+    "ratios, in the source's code of one to five; users are tables fitted to 1000 talks",
     compute=of_seeds(NAME, rows, SEEDS, {"logs": LOGS}), keys=("run", "seed", "estimator", "turns"),
     metrics=("error", "bias", "log_variance"), margins={"rise of a log variance by turn": GROWTH},
     figure=Plot(
