@@ -2,8 +2,7 @@
 
 import numpy as np
 
-from analysis.lab import Floats, Grid, Groups, Keys, Plot, Seeds, TunedArms, ask, keys
-from envs.finite_mdp import FiniteMDP
+from analysis.lab import Grid, Groups, Plot, Seeds, TunedArms, ask, keys
 from envs.logged_data import collect, ratio, skilled
 from envs.mdps import combination_lock
 from testbed.offline import tabular_offline
@@ -37,12 +36,7 @@ def learn(seeds: Seeds, arm: str, length: int, step: float, trust: float = 0.0) 
     key_R = keys(seeds, f"{NAME}/tuned")
     drawn = [np.random.default_rng(key).normal(size=(2 * length + 2, length + 1)) for key in key_R]
     feature_RSAF = np.stack(drawn).reshape(len(key_R), world.states, world.actions, -1)
-    targets = ALONE if arm == "off-policy hybrid" else trust
-    return {"value": _train(world, feature_RSAF, targets, key_R, step)}
-
-
-def _train(world: FiniteMDP, feature_RSAF: Floats, trust: float, key_R: Keys, step: float) -> Floats:
-    shape = (world.states, world.actions)
+    alone, shape = arm == "off-policy hybrid", (world.states, world.actions)
     best_1SA = tabular_offline.greedy(tabular_offline.optimal_q(world))
     logger_RWSA = np.broadcast_to(skilled(best_1SA[0], 0.8), (len(key_R), 1, *shape))
     known = collect(world, logger_RWSA, LOGGED, key_R, step=ITERATIONS).counts(*shape)
@@ -52,15 +46,14 @@ def _train(world: FiniteMDP, feature_RSAF: Floats, trust: float, key_R: Keys, st
         values += [world.value(pi_RSA)] if iteration >= ITERATIONS - 10 else []
         log = collect(world, pi_RSA[:, None], EPISODES, key_R, step=iteration)
         fresh, sums = log.counts(*shape), log.counts(*shape, log.returns_to_go(world.discount))
-        if trust == ALONE:
-            known = known + fresh
+        known = known + fresh if alone else known
         q_RSA = hybrid_critic(
             feature_RSAF, pi_RSA, world.discount, offline=known, visit_RSA=fresh.visit_RSA,
-            return_RSA=ratio(sums.visit_RSA, fresh.visit_RSA), trust=trust, rounds=30,
+            return_RSA=ratio(sums.visit_RSA, fresh.visit_RSA), trust=ALONE if alone else trust, rounds=30,
         )  # fmt: skip
         # Returns are within [0, 1]; a regression on wrong features is not.
         logits_RSA = natural_step(logits_RSA, np.clip(q_RSA, -5.0, 5.0), step)
-    return np.asarray(np.mean(values, axis=0) / world.value(best_1SA))
+    return {"value": np.mean(values, axis=0) / world.value(best_1SA)}
 
 
 EXPERIMENT = TunedArms(

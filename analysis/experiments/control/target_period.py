@@ -66,8 +66,8 @@ def growth_on_the_side_of_the_radius(table: Frame) -> Groups:
     for (step, period), part in table.groupby(["step", "period"]):
         radius = float(part["radius"].iloc[0])
         if abs(radius - 1.0) > CLEAR:
-            found = level(logs, "growth", {"step": step, "period": period})
-            groups |= {f"{run} {step:g} {period}": np.sign(radius - 1) * x_N for run, x_N in found.items()}
+            growth_N = level(logs, "growth", {"step": step, "period": period})[""]
+            groups[f"step {step:g}, period {period}"] = np.sign(radius - 1) * growth_N
     return groups
 
 
