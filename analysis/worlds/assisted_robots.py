@@ -17,6 +17,7 @@ STAGES, ACTIONS, HORIZON, DISCOUNT, SLIP = 16, 8, 80, 0.97, 0.2
 DEMOS, TRIES, ROUNDS, SKILL, HELP, STORE = 2, 2, 8, 0.5, 0.3, 4096
 """Demonstrations, tries per round, rounds; probability that the demonstrator takes the right action instead
 of a random one, and that a person corrects an action that leads back."""
+# More sweeps than stages: a value moves back one chunk a sweep, and chunks may hold one action.
 SWEEPS, PRIOR = 20, 0.2
 
 
@@ -79,6 +80,7 @@ def critic(store_K3: Ints, stored: int, pi_LA: Floats, chunk: int) -> Floats:
                 j, steps = j + 1, steps + 1
             if store_K3[j, 2] == 1:
                 gain = DISCOUNT**steps
+            # An episode that ran out of time has no later value, as the horizon ends it.
             elif store_K3[j, 2] == 0:
                 stage = store_K3[j + 1, 0]
                 gain = DISCOUNT**steps * (pi_LA[stage] * q_LA[stage]).sum()

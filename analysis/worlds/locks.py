@@ -119,6 +119,7 @@ def regrets(
     if logged:
         exact_SAS = moves_SAS * 1e9
         best_HSA = critic(np.full(shape, 1e9), exact_SAS, pays_SA * 1e9, 0.0)
+        # At this scale the softmax is greedy.
         pi_HSA = _actor(best_HSA, 1e6, 1 - skill)
         for _ in range(logged):
             _episode(moves_SAS, pays_SA, pi_HSA, visit_SA, going_SAS, earned_SA)

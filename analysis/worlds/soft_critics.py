@@ -80,6 +80,7 @@ def train(
     np.random.seed(seed)
     gram_XX, q_2X = features_XF @ features_XF.T, np.zeros((2, STATES * ACTIONS))
     if kind == TWIN:
+        # Both critics learn from the same samples: only their starts tell them apart.
         q_2X += 0.01 * np.random.standard_normal((2, FEATURES)) @ features_XF.T
     target_2X, store_K3, pi_A, state = q_2X.copy(), np.zeros((steps, 3)), np.zeros(ACTIONS), 0
     for step in range(steps):
@@ -94,6 +95,7 @@ def train(
                 drawn_3 = store_K3[np.random.randint(step + 1)]
                 _update(kind, gram_XX, q_2X, target_2X, drawn_3, rate, temperature, floor, pi_A)
             target_2X += POLYAK * (q_2X - target_2X)
+        # A diverged critic starts anew, as a diverged run would be started again.
         if not np.abs(q_2X).max() < 1e6:
             q_2X[:] = 0.0
             target_2X[:] = 0.0

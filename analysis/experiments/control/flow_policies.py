@@ -96,6 +96,7 @@ class Policies:
             return (log - self.likelihood(other - last, old_std))[:, None], bonus
         if self.arm in ("DPPO", "FPO"):
             x = first if self.arm == "DPPO" else (1 - other) * first + other * last
+            # FPO has no noise: with variance 1/2 the formula below is its difference of squared errors.
             scale = STEPS * self.knobs["noise"] if self.arm == "DPPO" else 0.5**0.5
             aim = (last - first) * (STEPS if self.arm == "DPPO" else 1)
             before, new = self.ahead(self.was, state, x, other), self.ahead(self.net, state, x, other)
@@ -106,6 +107,7 @@ class Policies:
         x = (1 - t) * first + t * last
         before, new = self.ahead(self.was, state, x, t), self.ahead(self.net, state, x, t)
         log = self.likelihood(other - last - (new - before), new_std) - self.likelihood(other - last, old_std)
+        # Brownian motion moves by minus the score, (x - t v) / (1 - t); times 1 - t it is finite at the end.
         away = (((1 - t) * new - (x - t * before)) ** 2).sum(-1).mean(-1)
         return log[:, None], bonus - self.knobs["brownian"] * away
 

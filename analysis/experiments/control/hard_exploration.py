@@ -36,6 +36,7 @@ def learn(seeds: Seeds, arm: str, rate: float, bonus: float = -1.0, epsilon: flo
     for seed in seeds:
         drawn = key(seed, f"{NAME} {seed}") % 2**32
         found.append(regrets(*lock(seed), drawn, marks_K, bonus, rate, epsilon, logged, SKILL))
+    # A logged start may leave no regret at all, and 0 has no logarithm.
     regret_RK = np.maximum(np.array(found), 1e-3)
     log_RE = np.log(regret_RK[:, np.searchsorted(marks_K, EPISODES)])
     below_RXK = (regret_RK / marks_K)[:, None] <= np.array(ERRORS)[:, None]
@@ -43,6 +44,7 @@ def learn(seeds: Seeds, arm: str, rate: float, bonus: float = -1.0, epsilon: flo
     return {
         "log regret": log_RE[:, -1], "exponent": slope(EPISODES, log_RE),
         "trajectories": -np.nan_to_num(slope(ERRORS, np.log(first_RX)), nan=-2 * SQUARE),
+        # In tenths of a log, so that a tenth of the regret is what a wider grid must gain to count.
         "score": -0.1 * log_RE[:, -1],
     }  # fmt: skip
 

@@ -39,6 +39,7 @@ def learn(seeds: Seeds, arm: str, length: int, step: float, trust: float = 0.0) 
     alone, shape = arm == "off-policy hybrid", (world.states, world.actions)
     best_1SA = tabular_offline.greedy(tabular_offline.optimal_q(world))
     logger_RWSA = np.broadcast_to(skilled(best_1SA[0], 0.8), (len(key_R), 1, *shape))
+    # Offline episodes draw from a step of the stream that no iteration reaches.
     known = collect(world, logger_RWSA, LOGGED, key_R, step=ITERATIONS).counts(*shape)
     logits_RSA, values = np.zeros((len(key_R), *shape)), []
     for iteration in range(ITERATIONS):

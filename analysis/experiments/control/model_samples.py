@@ -31,6 +31,7 @@ def learn(seed: int, arm: str, updates: float, rate: float) -> tuple[float, floa
         world, key_1, steps=STEPS, every=STEPS, feature_SAF=feature_SAF, epsilon=0.1, step_size=rate,
         model_share=SHARES[arm], updates=updates,
     )  # fmt: skip
+    # A diverged critic counts as the largest over-estimation.
     q_1SA = np.nan_to_num(q_1KSA[:, -1], nan=1e9)
     pi_1SA = greedy(q_1SA)
     over_1S = q_1SA.max(-1) - infinite_horizon.state_value(world, pi_1SA)

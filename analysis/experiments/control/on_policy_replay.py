@@ -52,6 +52,7 @@ def learn(seed: int, _arm: str, quality: float, rate: float, power: float = 0.0)
     from testbed.offline.replay_control import replay_q
 
     world, common, before, best_1SA = begun(seed, quality)
+    # Online learning starts from the weights of the offline Q, which is linear in the features.
     fitted_FX = np.linalg.pinv(common["feature_SAF"].reshape(-1, FEATURES))
     q_1KSA, _ = replay_q(
         world, keys((seed,), f"{NAME}/finer"), steps=STEPS, every=50,

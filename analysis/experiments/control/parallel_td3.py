@@ -112,6 +112,7 @@ class Clock:
         with torch.no_grad():
             rng = torch.Generator().manual_seed(self.due)
             world = Pendulum(self.seeds, STARTS, rng)
+            # No world may restart within an evaluation, whose second half is to show a pendulum that stands.
             world.age[:] = -HORIZON
             reward = torch.stack([world.step(act(world.seen()))[0].mean(-1) for _ in range(HORIZON)])
         stands = reward[HORIZON // 2 :].mean(0).numpy() >= STANDS
@@ -166,6 +167,7 @@ def td3(clock: Clock, arm: str, rate: float, tau: float, noise: float, batch: in
     critic = network(rng, count, (4, HIDDEN, HIDDEN, atoms), 2)
     late = [x.detach().clone() for x in critic]
     adams = [torch.optim.Adam(net, lr=rate) for net in (actor, critic)]
+    # Rewards lie between -0.33 and 1, so that the atoms span every discounted sum.
     support = torch.linspace(-0.5 / (1 - DISCOUNT), 1 / (1 - DISCOUNT), atoms) if atoms > 1 else None
     world = Pendulum(seeds, many, rng)
     store, filled, turn = torch.zeros(count, KEPT, 8), 0, 0

@@ -151,6 +151,7 @@ def _improved(logit_RSA: Floats, s_RN: Ints, a_RN: Ints, adv_RN: Floats, rate: f
         rho_RSA = pi_RSA / old_RSA
         pull_RSA = rho_RSA * (gain_RSA * (rho_RSA <= 1 + CLIP) - loss_RSA * (rho_RSA >= 1 - CLIP))
         logit_RSA = logit_RSA + rate * (pull_RSA - pi_RSA * pull_RSA.sum(-1, keepdims=True))
+    # Without a floor an order that became rare could never come back.
     return np.maximum(logit_RSA - logit_RSA.max(-1, keepdims=True), -30.0)
 
 

@@ -86,6 +86,7 @@ def learn(seed: int, arm: str, **knobs: Any) -> tuple[float, float, bool]:
 
     played, corrected, log, best = given(seed)
     if not arm.startswith("scratch"):
+        # The base repeats the demonstrator where it was seen, so that demonstrations have residual 0.
         played, log = corrected, replace(log, action_RBT=np.zeros_like(log.action_RBT))
     q_RKSA = np.zeros((1, 1, played.states, played.actions))
     if arm != "base":

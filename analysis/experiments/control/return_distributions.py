@@ -35,6 +35,7 @@ def given(seed: int) -> tuple[Floats, Floats, Floats, Floats, float, float]:
     features_SAF = rng.normal(size=(*reward_SA.shape, soft_critics.FEATURES))
     features_SAF /= np.linalg.norm(features_SAF, axis=-1, keepdims=True)
     best_SA = fitted_q(found.moves_RSAS, found.reward_RSA, soft_critics.DISCOUNT)[0]
+    # Q = 0 makes the policy uniform, and a temperature near 0 makes it greedy.
     low, high = (soft_values(moves_SAS, reward_SA, *how)[0] for how in ((0 * best_SA, 1.0), (best_SA, 1e-6)))
     return moves_SAS, reward_SA, noise_SA, features_SAF, low, high
 

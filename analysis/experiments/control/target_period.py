@@ -22,6 +22,7 @@ def make(key_R: Keys) -> Frame:
     """
     from analysis.kernels.linear_td import sampled_td
 
+    # The usual start on the star: one large weight (Sutton & Barto 2018, section 11.2).
     star, start_F = baird_star(DISCOUNT), np.ones(8)
     start_F[6] = 10.0
     frame, key_N = combinations(key_R, step=STEPS, period=PERIODS)

@@ -105,6 +105,7 @@ def target_states(seed: int) -> tuple[Tensor, Tensor]:
     state = [stream.standard_normal((1, D))]
     for _ in range(T - 1):
         moved = np.tanh((state[-1] @ turn_DD / np.sqrt(D / 2))[:, None] + word_VD).reshape(-1, D)
+        # Noise that no prefix foretells: a draft sees it only in the states that it is given.
         state.append(KEPT * moved + (1 - KEPT) * stream.standard_normal(moved.shape))
     return torch.from_numpy(np.concatenate(state)), torch.from_numpy(2.0 * head_DV * np.sqrt(2 / D))
 
@@ -140,6 +141,7 @@ def learn(seed: int, arm: str, rate: float) -> tuple[float, float]:
         logits_SV = drafted(seen_SD, turn_DD, word_VD, own=arm.endswith("own")) @ head_DV
         slope_SV = place_gradients(loss, logits_SV, target_SV, logits_SV)
         optimizer.zero_grad()
+        # The slopes are constants here, so that the draft gets them as the gradient of this product.
         (share_S1 * slope_SV * logits_SV).sum().backward()
         optimizer.step()
     draft_SV = drafted(seen_SD, turn_DD, word_VD, own=True) @ head_DV

@@ -50,6 +50,7 @@ def compute() -> Table:
     )
     assert isinstance(policy, HuggingFacePolicy)
     theta_RP = policy.initial([0])
+    # Prompts are drawn with repetition: many draws are needed to meet each of them.
     every_NQ = np.unique(task.prompts(np.random.default_rng(0), 40 * PROMPTS), axis=0)
     prompt_RNQ = torch.as_tensor(every_NQ[:PROMPTS])[None]
     uniform_RBT = np.random.default_rng(1).random((1, PROMPTS * GROUP, LENGTH))

@@ -146,6 +146,7 @@ def simulated(
     key = (key * ACTS + act_RNT) * MOODS + mood_RNT[..., 1:]
     weight = np.broadcast_to(weight_RN[..., None], act_RNT.shape)
     shape = (logs, size, MOODS, ACTS, MOODS)
+    # A small prior makes answers to what was never logged uniform, in place of 0 / 0.
     count = np.bincount(key.ravel(), weight.ravel(), minlength=int(np.prod(shape))).reshape(shape) + 1e-3
     moves = count / count.sum(-1, keepdims=True)
     first = (np.arange(logs)[:, None] * size + given_RN) * MOODS + mood_RNT[..., 0]
