@@ -67,7 +67,7 @@ def self_rewarded(shown: Shown, kl: float, *, base: bool = True, own: bool = Tru
     """Return the edit that gives a response its group's advantage of log(SFT/base) - kl log(pi/SFT).
 
     base: False rewards the log-likelihood under SFT alone. own: False rewards it as the response in the same
-    place for the next prompt.
+    place for the prompt before.
     """
 
     def make(world: World, base_RP: Tensor) -> Any:
@@ -148,7 +148,7 @@ asks(EXPERIMENT,
     ("self-rewarding-ends-above-sft-beyond-its-demonstrations", "From SFT on 32 demonstrations of small "
      "digits, 100 steps on log(SFT/base) at prompts with all digits end 0.02 more accurate there than SFT "
      "alone, in the median over seeds.", "easy", None, {"off": {"arm": "easy, others' rewards"}}),
-    outcome=gain, by=MORE, null=0.0,
+    outcome=gain, by=MORE, null=0.0, typical="median",
 )  # fmt: skip
 
 asks(EXPERIMENT,
