@@ -115,7 +115,7 @@ asks(EXPERIMENT,
     ("a-replaying-actor-critic-equals-soft-q-learning", "After the abstract alone: with both tricks and 4 "
      "replays a step A2C ends less than 0.05 below soft Q-learning with as many updates, each at its best "
      "setting of pilot worlds; so does plain replay.",
-     "both", "soft Q", -MARGIN, {"over": {"replays": 4}, "gates": INSIDE}),
+     ("both", "plain"), "soft Q", -MARGIN, {"over": {"replays": 4}, "gates": INSIDE}),
     ("both-conditions-add-to-tuned-replay", "After the abstract alone: at 4 replays a step both tricks end "
      "0.05 above plain replay, both tuned.", "both", "plain", MARGIN,
      {"over": {"replays": 4}, "gates": INSIDE}),
