@@ -1,9 +1,10 @@
 # ruff: noqa: NPY002 (the generator that compiled code has)
 """Talks of 8 turns with a reward at the end, and tabular learners: reward alone, PPO, utterance critics.
 
-A talk is alive until a wrong utterance kills it, which its state does not show; a talk alive at the end earns
-1. An utterance is two tokens of four, so there are 16; half of them kill, drawn for every state. A talk
-continues in a random state of the next turn, so that no single talk can be memorized.
+A talk is alive until a wrong utterance kills it. From then on it visits other states, but nothing tells which
+these are before the end, where a living talk earns 1. An utterance is two tokens of four, so there are 16;
+half of them kill, drawn for every state. A talk continues in a random state of the next turn, so that no
+single talk can be memorized.
 """
 
 import numba

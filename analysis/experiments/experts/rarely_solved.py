@@ -42,13 +42,14 @@ EXPERIMENT = SOLVED.experiment(
     question="Where GRPO meets a right answer now and then, do its repairs learn what oracle prefixes teach?",
     source=POPE,
     differs="toy transformers; sums of ten digits modulo 4 that the base solves once in 3,000, with 12,800 "
-    "responses and 64 prompts whose traces cost nothing; no instruction beside a prefix, no easy prompts",
+    "responses and 64 prompts; neither their traces cost anything, nor the 4,608 tries that choose prefixes; "
+    "no instruction beside a prefix, no easy prompts",
     margins={"accuracy, at the end or along training": MUCH},
     figure=strips("accuracy: final accuracy", "Shows final accuracy of toy transformers on new sums of ten "
-        "digits, of which the base solves one in 3,000, by GRPO, by GRPO with a wider clip on data two steps "
-        "old, with an entropy bonus, for the best of k, and from the shortest prefixes of a right trace "
-        "after which a try succeeds, each arm at its best setting for that or (early) for the mean accuracy "
-        "along training."),
+        "digits, of which the base solves one in 3,000, by GRPO, by GRPO with a wider clip on data up to "
+        "three steps old, with an entropy bonus, for the best of k, and from the shortest prefixes of a "
+        "right trace after which a try succeeds, each arm at its best setting for that or (early) for the "
+        "mean accuracy along training."),
     systems={"POPE": "time to learn, as rivals end near; no instruction; no easy prompts"},
 )  # fmt: skip
 
@@ -58,7 +59,8 @@ asks(EXPERIMENT,
     ("shortest-prefixes-end-above-repairs", "Where the base solves one try in 3,000, GRPO from the shortest "
      f"prefixes after which a try succeeds ends 0.1 more accurate at {THAN} objective.", "shortest prefixes",
      REPAIRS, MUCH, "accuracy", POPE, {"off": {"arm": "grpo"}}),
-    ("shortest-prefixes-learn-faster-than-repairs", "There GRPO from these prefixes averages 0.1 more "
-     f"accuracy along training at {THAN} objective, each at its best for it.", "early, shortest prefixes",
+    ("shortest-prefixes-learn-faster-than-repairs", "Where the base solves one try in 3,000, GRPO "
+     "from the shortest prefixes after which a try succeeds averages 0.1 more accuracy along training at "
+     f"{THAN} objective, each at its best for it.", "early, shortest prefixes",
      tuple(f"early, {each}" for each in REPAIRS), MUCH, "area", POPE, {"off": {"arm": "early, grpo"}}),
 )  # fmt: skip

@@ -120,5 +120,5 @@ for _name, _upper, _lower, _words in (
     ("tuned-topr-ends-below-grpo-as-foretold", ("grpo", LAG), ("topr", LAG), "TOPR ends 0.05 below GRPO"),
 ):  # fmt: skip
     ask(TUNED, _name, f"At lag 64 {_words} on running sums of a million weights, each at its best rate and "
-        "knob, as in the arena, in the median.", {"recipe": _upper[0], "lag": _upper[1]},
+        "knob, as the arena foretold, in the median.", {"recipe": _upper[0], "lag": _upper[1]},
         {"recipe": _lower[0], "lag": _lower[1]}, MARGIN, END)  # fmt: skip

@@ -63,12 +63,13 @@ FRESH_AND_OLD = Experiment(
 )  # fmt: skip
 
 asks(FRESH_AND_OLD,
-    ("old-data-slow-smollm2-down", "At rate 3e-4 and lag 16 its mean accuracy over training is 0.05 lower, "
-     "in the median.", {"lag": 0}, {"lag": LAG}, MARGIN, AREA),
-    ("smollm2-ends-as-well-on-old-data", "At lag 16 it ends at most 0.05 below fresh data after 31 steps, in "
-     "the median.", {"lag": LAG}, {"lag": 0}, -MARGIN),
-    ("smollm2-loses-a-quarter-of-its-sequences", "At lag 16 its effective sample size of sequences, over "
-     "training, is below 0.75 of the batch.", {"lag": LAG}, None, 0.75, ESS, {"below": True}),
+    ("old-data-slow-smollm2-down", "At rate 3e-4 SmolLM2's mean accuracy over training is 0.05 lower at lag "
+     "16 than on fresh data, in the median.", {"lag": 0}, {"lag": LAG}, MARGIN, AREA),
+    ("smollm2-ends-as-well-on-old-data", "At lag 16 SmolLM2 ends at most 0.05 below itself on fresh data "
+     "after 31 steps, in the median.", {"lag": LAG}, {"lag": 0}, -MARGIN),
+    ("smollm2-loses-a-quarter-of-its-sequences", "At lag 16 SmolLM2's effective sample size of "
+     "sequences, over training, is below 0.75 of the batch, in the median.", {"lag": LAG}, None, 0.75,
+     ESS, {"below": True}),
 )  # fmt: skip
 
 

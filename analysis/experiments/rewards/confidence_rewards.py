@@ -118,7 +118,8 @@ asks(EXPERIMENT,
      "0.05 below PPO's.", {"learner": "PPO"}, {"learner": "PPO-M"}, ERROR, "error"),
     ("ppo-c-is-better-calibrated", "Where comparisons prefer confident wording PPO-C's calibration error is "
      "0.05 below PPO's.", {"learner": "PPO"}, {"learner": "PPO-C"}, ERROR, "error"),
-    ("calibration-costs-no-accuracy", "PPO-M and PPO-C are each at most 0.02 less accurate than PPO.",
+    ("calibration-costs-no-accuracy", "Where comparisons prefer confident wording PPO-M and "
+     "PPO-C are each at most 0.02 less accurate than PPO.",
      {"learner": ("PPO-M", "PPO-C")}, {"learner": "PPO"}, -SAME),
     over={"bias": BIASES[1]},
 )  # fmt: skip

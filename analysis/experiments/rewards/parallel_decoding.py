@@ -153,7 +153,8 @@ class Fillers:
 def under_parallelism(speed: Floats, right: Floats) -> float:
     """Return the area under accuracy against tokens per forward pass, d3LLM's AUP in fractions.
 
-    An accuracy y has weight exp(-3 (1 - y)); points more than .05 below the slowest do not count.
+    An accuracy y has weight exp(-3 (1 - y)), where d3LLM divides y by the best of all methods; points more
+    than .05 below the slowest do not count.
     """
     order = np.argsort(speed, kind="stable")
     speed, right = speed[order], right[order]

@@ -239,8 +239,8 @@ EXPERIMENT = REWARDED.experiment(
         "halves, whose unknown end EGAE allows for and GAE takes for 0."),
     systems={
         "Secrets of RLHF I (PPO-max)": Part(
-            "all constraints at once; over the long run as many runs hold without them, at a third of the "
-            "rate",
+            "all constraints at once; over the long run 15 % of the runs without them end below 0.1, at a "
+            "third of the rate, and 1 % with them",
             claims=("ppo-max-ends-above-bare-ppo", "ppo-max-ends-above-bare-ppo-over-a-long-run"),
         ),
         "SAFE": Part(

@@ -41,5 +41,6 @@ EXPERIMENT = ROLES.experiment(
         "(separate)."),
     systems={"Multi-agent RL for LLM workflows": "one solver and one checker; no agents that vote"},
 )  # fmt: skip
-ask(EXPERIMENT, "separate-roles-peak-higher", "At its best rate for it, separate weights reach a best "
-    "accuracy higher by 0.02 than shared ones at theirs.", "separate", "shared", SAME, "best")  # fmt: skip
+ask(EXPERIMENT, "separate-roles-peak-higher", "Roles with separate weights reach a best accuracy higher "
+    "by 0.02 than roles that share weights, each at its best rate.", "separate", "shared", SAME,
+    "best")  # fmt: skip
