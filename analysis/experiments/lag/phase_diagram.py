@@ -54,7 +54,7 @@ DIAGRAM = Experiment(
     ),
     figure=Plot(
         "heat map", x="lag: lag (optimizer steps)", y="recipe", value="accuracy: final accuracy, best rate",
-        of=lambda table: at_best_rate(table),
+        of=at_best_rate,
         also=({"value": "collapsed: share collapsed", "of": None, "y": "recipe: "},),
     ),
 )  # fmt: skip

@@ -36,7 +36,7 @@ def preferred(asked: Asked, count: int) -> Traces:
 
 def _reset(share: float, stored: bool = False) -> Arm:
     """Return PPO, at its best KL coefficient without resets, with a share of its prompts reset."""
-    arm = held(SELDOM)(replace(RESETS).chosen["ppo"]["value"])  # a copy reads the file anew
+    arm = held(SELDOM)(RESETS.value("ppo"))
     how = (("share", share), ("tokens", 9), ("distribution", "uniform"))
 
     def begin(world: Any, base_RP: Tensor) -> Tensor:

@@ -24,18 +24,6 @@ MARGIN, NEAR = 0.02, 0.05
 """Margins: true return per step in spreads of the base's; penalized proxy. Pre-set."""
 
 
-def soft_q(world: FiniteMDP, pi_SA: Floats, alpha: float) -> Floats:
-    """Q of pi with the reward alpha H(pi(. | s')) in every later state, infinite horizon, [S, A].
-
-    Source: Haarnoja et al. (2018), SAC, equation 2.
-    """
-    bonus_S = -alpha * (pi_SA * np.log(pi_SA)).sum(-1)
-    step_SS = np.einsum("sa,sat->st", pi_SA, world.transition_SAS)
-    reward_S = (pi_SA * world.mean_reward_SA).sum(-1) + bonus_S
-    value_S = np.linalg.solve(np.eye(world.states) - world.discount * step_SS, reward_S)
-    return np.asarray(world.mean_reward_SA + world.discount * world.transition_SAS @ value_S)
-
-
 def setting(kind: str, seed: int) -> tuple[FiniteMDP, Floats, Floats]:
     """Return a random MDP with the true reward, a proxy [S, A] and a base policy that is better than random.
 
@@ -57,7 +45,7 @@ def setting(kind: str, seed: int) -> tuple[FiniteMDP, Floats, Floats]:
         moves_SAS[-2:] = 0.9 * np.eye(STATES)[[-1, -2]][:, None] + 0.1 * made.start_S
     base_SA = np.full((STATES, ACTIONS), 1 / ACTIONS)
     plain = _paid(moves_SAS, true_SA, made.start_S)
-    base_SA = tilt(base_SA, soft_q(plain, base_SA, 0.0), 1.0)
+    base_SA = tilt(base_SA, infinite_horizon.q_value(plain, base_SA), 1.0)
     proxy_SA = true_SA + (rng.normal(size=true_SA.shape) if kind == "noise" else 0.0)
     if kind == "trap":
         base_SA[:-2] = np.append(0.995 * base_SA[:-2, :2] / base_SA[:-2, :2].sum(-1, keepdims=True),

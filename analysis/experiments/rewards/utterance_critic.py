@@ -21,20 +21,19 @@ UPDATES, NEWEST = (200.0, 800.0, ENDLESS), (100.0, 400.0, 1600.0)
 """Critic's updates a batch, on replayed and new talks. Endless updates solve the store: no grid is wider."""
 
 
-REINFORCE, PPO, REPLAYED, ON_POLICY, CONVERGED = range(5)
-"""The learners of analysis.worlds.turn_games."""
+def log_talks(learner: str, seed: int, settings: Settings) -> Floats:
+    """Return the mean log of talks to the threshold over two learners on a game, [1, R].
 
-
-def log_talks(learner: int, seed: int, settings: Settings) -> Floats:
-    """Return the mean log of talks to the threshold over two learners on a game, [1, R]."""
+    learner: its name in analysis.worlds.turn_games.
+    """
     from analysis.worlds import turn_games as games  # imported here: it loads the compiler
 
     game, rates_R = games.game(seed), settings["rate"]
     critics_R, updates_R = (settings.get(name, np.zeros(len(rates_R))) for name in ("critic", "updates"))
 
     def talks(i: int, rate: float, critic: float, updates: float) -> int:
-        how, times = (CONVERGED, 0) if updates == ENDLESS else (learner, int(updates))
-        return games.talks_to(game, 2 * seed + i, how, rate, critic, times, WANTED, MOST)
+        how, times = ("CONVERGED", 0) if updates == ENDLESS else (learner, int(updates))
+        return games.talks_to(game, 2 * seed + i, getattr(games, how), rate, critic, times, WANTED, MOST)
 
     found_R2 = [
         [np.log(max(games.BATCH, talks(i, *knobs))) for i in range(TWICE)]
@@ -44,14 +43,14 @@ def log_talks(learner: int, seed: int, settings: Settings) -> Floats:
 
 
 ARMS = {
-    "REINFORCE": Arm(partial(log_talks, REINFORCE), {"rate": tuple(2.0**k for k in range(4, 13))}),
+    "REINFORCE": Arm(partial(log_talks, "REINFORCE"), {"rate": tuple(2.0**k for k in range(4, 13))}),
     "token PPO": Arm(
-        partial(log_talks, PPO),
+        partial(log_talks, "PPO"),
         {"rate": (256.0, 1024.0, 4096.0, 16384.0, 65536.0, *FOURS[3:]), "critic": (0.003, 0.01, *CRITICS, 1)},
     ),
-    "ArCHer": Arm(partial(log_talks, REPLAYED), {"rate": FOURS, "critic": CRITICS, "updates": UPDATES}),
+    "ArCHer": Arm(partial(log_talks, "REPLAYED"), {"rate": FOURS, "critic": CRITICS, "updates": UPDATES}),
     "ArCHer, no replay": Arm(
-        partial(log_talks, ON_POLICY),
+        partial(log_talks, "ON_POLICY"),
         {"rate": (*FOURS[2:], 4 * FOURS[-1]), "critic": (0.003, 0.01, 0.03, 0.1), "updates": NEWEST},
     ),
 }

@@ -15,7 +15,7 @@ import pandas as pd
 from analysis.kernels.on_use import torch
 from analysis.lab import Frame, Part, asks, generator, strips
 from analysis.sweeps.base_runs import TINY
-from analysis.worlds.edited_training import Arm, Maker
+from analysis.worlds.edited_training import Arm, Maker, lessons
 from analysis.worlds.tuned_training import Family, Way
 
 if TYPE_CHECKING:
@@ -41,23 +41,15 @@ class Shown:
         return TAUGHT[world.seeds, self]
 
     def _taught(self, world: Any, base_RP: Tensor) -> Tensor:
-        from testbed.policies.optimizers import Adam
-
-        lessons = []
+        prompts, answers = [], []
         for seed in world.seeds:
             stream = generator(seed, "self-rewarded-training/demonstrations")
             prompt_NQ = world.task.prompts(stream, self.count)
             if self.below:
                 prompt_NQ[:, :-1] %= self.below
-            lessons.append((prompt_NQ, *world.task.teacher(prompt_NQ, stream, 0.0)))
-        prompt, token, mask = (torch.from_numpy(np.stack(part)) for part in zip(*lessons, strict=True))
-        theta_RP, optimizer = base_RP.clone(), Adam(base_RP)
-        rate_R = base_RP.new_full((len(base_RP),), LESSON_RATE)
-        for _ in range(LESSONS):
-            leaf_RP = theta_RP.detach().requires_grad_()
-            loss = -world.policy.logp(leaf_RP, prompt, token, mask).mean((1, 2)).sum()
-            theta_RP = optimizer.step(theta_RP, torch.autograd.grad(loss, leaf_RP)[0], rate_R)
-        return theta_RP.detach()
+            prompts.append(prompt_NQ)
+            answers.append(world.task.teacher(prompt_NQ, stream, 0.0)[0])
+        return lessons(world, base_RP, [(np.stack(prompts), np.stack(answers))] * LESSONS, LESSON_RATE)
 
 
 TAUGHT: dict[tuple[tuple[int, ...], Shown], Tensor] = {}
