@@ -61,7 +61,7 @@ EXPERIMENT = RESETS.experiment(
     SEEDS, (((), SEEDS), (("dpo",), FEWER)), LATER,
     question="Do resets to random states of stored answers help PPO on a learned reward?",
     source=DRPO,
-    differs="toy transformers that sort ten digits, right once in a hundred; the reward model is linear in "
+    differs="toy transformers that sort ten digits, right once in 170 answers; the reward model is linear in "
     "right places and fitted to 512 comparisons; stored answers are the base's, eight a prompt, of which "
     "resets take the best by the reward model and DPO the best and the worst; others take right answers",
     margins={"accuracy": LITTLE},
@@ -72,7 +72,7 @@ EXPERIMENT = RESETS.experiment(
     systems={"DR-PO (Dataset Reset)": "a small model; an answer of the base is rarely right"},
 )  # fmt: skip
 
-BASE = "From a base right once in a hundred, PPO with its best share of prompts reset to random states of"
+BASE = "From a base right once in 170 answers, PPO with its best share of prompts reset to random states of"
 asks(EXPERIMENT,
     ("resets-to-stored-answers-end-above-ppo", f"{BASE} stored preferred answers ends 0.05 more accurate "
      "than without.", "stored resets", "ppo"),

@@ -29,7 +29,7 @@ LONGER = replace(PROXY, steps=600, log_every=30)
 SORTED, SLOWER = task("sorted"), (3e-4, 5.6e-4, 1e-3, 1.8e-3, 3e-3)
 """Sorting ten digits, where base models differ less in what they can learn than on sums; its rates."""
 SELDOM = replace(SORTED, teacher_noise=0.4, verifier="comparisons", verifier_args=GOOD)
-"""Base right once in a hundred, by pilot seeds."""
+"""Its base is right once in 170 answers."""
 CRITICAL: dict[str, Any] = {"recipe": "ppo", "critic": "head"}
 FULL = (("eps", 0.2), ("normalize", True), ("passes", 2))
 MENDED = replace(PROXY, steps=300, verifier_args=(("blind", 0.17), ("pairs", 64), *WRONG))
@@ -235,7 +235,7 @@ EXPERIMENT = REWARDED.experiment(
         "P3O and online DPO on pairs; long: PPO-max and PPO without constraints (bare) over 1,000 steps on a "
         "worse reward model; longer: P3O and online DPO over 600 steps; mended: PPO with a fixed KL, SAFE's "
         "threshold or a frozen one, where the reward model is refitted halfway; seldom: such arms that sort "
-        "ten digits from a base right once in a hundred; on true rewards: PPO on whole responses or on "
+        "ten digits from a base right once in 170 answers; on true rewards: PPO on whole responses or on "
         "halves, whose unknown end EGAE allows for and GAE takes for 0."),
     systems={
         "Secrets of RLHF I (PPO-max)": Part(
@@ -266,9 +266,9 @@ SAFE = "Maity (2026), SAFE, arXiv:2602.04651: the training average"
 P3O, DRPO = "Wu et al. (2023), P3O, arXiv:2310.00212", "Chang et al. (2024), DR-PO, arXiv:2404.08495"
 TPPO = "T-PPO (2025), arXiv:2506.15050"
 asks(EXPERIMENT,
-    ("ppo-max-ends-above-bare-ppo", "From a base that is right once in a hundred, PPO-max ends 0.05 more "
-     "accurate than PPO without its constraints.", "seldom, ppo-max", "seldom, bare ppo", LITTLE, "accuracy",
-     MAX),
+    ("ppo-max-ends-above-bare-ppo", "From a base that is right once in 170 answers, PPO-max ends 0.05 "
+     "more accurate than PPO without its constraints.", "seldom, ppo-max", "seldom, bare ppo", LITTLE,
+     "accuracy", MAX),
     ("ppo-max-ends-above-bare-ppo-over-a-long-run", "Over 1,000 steps on a reward model of 128 comparisons, "
      "which leads PPO astray, PPO-max ends 0.05 more accurate than PPO without its constraints, all settings "
      "being best for that run.", "long, ppo-max", "long, bare ppo", LITTLE, "accuracy", MAX),

@@ -60,7 +60,7 @@ EXPERIMENT = TARGETS.experiment(
     SEEDS, first=LATER,
     question="Does DCPO's pull towards a target entropy end above GRPO and above an entropy bonus?",
     source=DCPO,
-    differs="toy transformers; sums, copies and sorts of six digits, right once in thirty answers; the "
+    differs="toy transformers; sums, copies and sorts of six digits, right once in 35 answers; the "
     "entropy that is compared with its aim is the batch's, in the source the last batch's",
     margins={"accuracy gained": MORE},
     figure=strips("accuracy: final accuracy", "Shows final accuracy of toy transformers that add, copy or "
