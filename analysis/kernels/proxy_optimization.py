@@ -68,6 +68,7 @@ def optimized(
             assert theta.grad is not None
             return float(value.detach()), theta.grad.numpy().ravel()
 
+        # Under a strong penalty the best policy is near the base; weaker ones follow it from there.
         logit_X = optimize.minimize(loss, logit_X, jac=True, method="L-BFGS-B", options={"maxiter": 120}).x
         found.append(torch.from_numpy(logit_X.reshape(base_SA.shape)).softmax(-1).numpy())
     return found

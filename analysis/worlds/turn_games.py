@@ -213,6 +213,7 @@ def talks_to(
     state_BH, utterance_BH = np.zeros((BATCH, TURNS + 1), np.int64), np.zeros((BATCH, TURNS), np.int64)
     chance_BH2 = np.zeros((BATCH, TURNS, 2))
     for batch in range(most // BATCH):
+        # The exact success costs about as much as a batch, so every second one is measured.
         if batch % 2 == 0 and success(kills_HSU, first_HSA, second_HSAA) >= wanted:
             return batch * BATCH
         begun = stored

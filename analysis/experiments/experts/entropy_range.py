@@ -50,6 +50,7 @@ def covarying(adv_RBT: Tensor, logp_RBT: Tensor, on_RBT: Tensor, key_RBT: Tensor
     count_R11 = on_RBT.sum((1, 2), keepdim=True).clamp(min=1)
     off_RBT, other_RBT = (x - (x * on_RBT).sum((1, 2), keepdim=True) / count_R11 for x in (adv_RBT, logp_RBT))
     high_RBT = on_RBT & (off_RBT * other_RBT >= LEAST)
+    # Keys are below 1, so that tokens below LEAST, at 2, rank last, the others at random.
     rank_RX = key_RBT.masked_fill(~high_RBT, 2.0).flatten(1).argsort(-1).argsort(-1)
     return high_RBT & (rank_RX.view_as(on_RBT) < CUT * count_R11)
 

@@ -80,9 +80,8 @@ def learn(seeds: Seeds, arm: str, rate: float, easy: float = 0.0, hard: float = 
             at_many.append((1 - (1 - chance_RK) ** 32).mean(-1))
         found_RKLA = proofs(p_RKLA, valid_RKLA, there_RKL, rng)
         anew = "retrained" in arm and each % RETRAINED == RETRAINED - 1
-        data_RKLA = np.maximum(
-            data_RKLA * (not anew), found_RKLA
-        )  # from scratch, on what the present prover can prove
+        # A prover that is trained from scratch sees only what the one before it can prove now.
+        data_RKLA = np.maximum(data_RKLA * (not anew), found_RKLA)
         used_RKLA = kept(data_RKLA, p_RKLA, easy, hard) if easy else data_RKLA
         share_R1 = used_RKLA.sum((1, 2, 3)).clip(min=1)[:, None, None, None]
         weights_RFA = first_RFA if anew else weights_RFA

@@ -53,6 +53,7 @@ def least_missed(seeds: Seeds) -> Floats:
     """Return the least J* - J of any policy with these features, by ascent on J from ten starts, [R]."""
     ref_RA, _, _, posterior_RA, span_RAA = given(seeds)
     found = []
+    # With too few features J may have several tops, and one start may end at a lower one.
     for start in range(10):
         drawn = [generator(seed, f"{NAME}/starts", start).normal(size=ANSWERS) for seed in seeds]
         theta_RA = (span_RAA @ (np.stack(drawn) * 2 * (start > 0))[..., None])[..., 0]
@@ -91,6 +92,7 @@ def learn(seeds: Seeds, arm: str, rate: float) -> Groups:
             theta_RA += rate * (span_RAA @ step_RA[..., None])[..., 0]
             continue
         first_RK, second_RK = pick_RN[:, ::2], pick_RN[:, 1::2]
+        # Labels are Bradley-Terry's chances, so that DPO knows as much of the rewards as BRAIn.
         won_RK = special.expit(reward_RA[row, first_RK] - reward_RA[row, second_RK])
         weight_R1AA, apart_RK = np.zeros((len(ref_RA), 1, ANSWERS, ANSWERS)), first_RK != second_RK
         both = (first_RK, second_RK, won_RK), (second_RK, first_RK, 1 - won_RK)

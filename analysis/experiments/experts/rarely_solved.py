@@ -26,6 +26,7 @@ WAYS = {
     "grpo": _way("grpo"),
     "wide clip": _way("grpo", "eps_high", (0.28, 0.5, 1.0, 2.0, 4.0, 8.0),
                       lag=2, staleness="periodic", staleness_args=(("period", 4),)),
+    # Most early batches have no other gradient, and Adam takes full steps along any above its 1e-8.
     "entropy bonus": _way("grpo", "entropy", (0, 5e-10, 1e-9, 2e-9, 4e-9, 8e-9, 1.6e-8), True),
     "pass@k": _way("max_at_k", "k", (2, 4, 8), True),
     "shortest prefixes": way(

@@ -93,6 +93,7 @@ class Known:
             given_RKT = first_tokens(token_RKT, np.full((R, K), kept))
             tries = asked.respond(Start(prompt_RKQ, given_RKT.repeat(asked.group, axis=1)), kept)
             right_RK = tries.reward_RB.reshape(R, K, -1).max(-1).values.cpu().numpy() >= 1
+            # Prefixes become shorter, so that the last one with a success stays.
             least_RK = np.where(right_RK, kept, least_RK)
         return least_RK
 

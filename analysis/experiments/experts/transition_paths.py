@@ -143,6 +143,7 @@ def trained(given: Worlds, loss: str, rate: float, seed: int) -> Floats:
             elif loss == "reverse KL":
                 pull_WB = (mean_W1 - f_WB) / BATCH
             else:
+                # From 0 the control would be far off for some rollouts, so it begins at the first mean.
                 control_W1 = control_W1 + (0.1 if rollout else 1.0) * (mean_W1 - control_W1)
                 pull_WB = (control_W1 - f_WB) / BATCH
             slope_WTXM = np.zeros_like(logit_WTXM)

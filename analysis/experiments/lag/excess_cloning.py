@@ -30,6 +30,7 @@ def demonstrations(key_R: Keys) -> Floats:
     from envs.kernels import uniforms
 
     shape = (len(key_R), PROMPTS, SHOWN)
+    # The counters up here belong to no update: an update's counter is its step.
     right_RSK, other_RSK = (uniforms(key_R, 2**30 + i, *shape[1:]) for i in range(2))
     answer_RSK = np.where(right_RSK < SKILL, 0, 1 + (other_RSK * (ANSWERS - 1)).astype(np.int64))
     return np.asarray(np.eye(ANSWERS)[answer_RSK].mean(2))

@@ -21,6 +21,7 @@ def make(key_R: Keys) -> Rows:
     random world, in which the uniform policy scores 0 and the optimum 1.
     """
     for seed, key in enumerate(key_R):
+        # A seed has the same number in both runs, but another key, so that its world is another.
         drawn = int(np.random.default_rng(key).integers(2**31))
         world = garnet(states=8, discount=0.9, seed=drawn, horizon=12)
         best_1SA = tabular_offline.greedy(tabular_offline.optimal_q(world))

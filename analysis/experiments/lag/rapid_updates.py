@@ -92,6 +92,7 @@ def log_saved(table: Frame, updates: int) -> pd.Series:
     period = closed_forms.synchronous_period(one)
     ratio = period / (period - closed_forms.rapid_saving(one, updates))
     slow, fast = (arm(table, LEVEL, ARMS[name]) for name in ("synchronous", f"N = {updates}"))
+    # Arms of claims that were decided early have fewer seeds.
     return log_speed_up(slow[fast.index], fast, cells()[0].steps, ratio)
 
 

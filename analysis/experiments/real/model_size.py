@@ -147,6 +147,7 @@ def spared(table: Frame, outcome: str) -> pd.Series:
 
 def kept(table: Frame) -> pd.Series:
     """Return the share of fresh data's accuracy kept with 3 million weights minus that with 250 thousand."""
+    # One seed's fresh run may end near 0, so that shares are of the mean over seeds.
     share = {
         weights: ends(table, weights, "grpo", OLD) / ends(table, weights, "grpo", 0).mean()
         for weights in (SMALL, LARGE)

@@ -64,6 +64,7 @@ def ends(ref_SX: Floats, reward_SAK: Floats, weight: float) -> Floats:
     def excess(level: float) -> float:
         return float((policy(level) * reward_SX).sum() / len(ref_SX)) - level
 
+    # A mean of rewards lies within their range, so the excess changes its sign between its ends.
     level = optimize.brentq(excess, reward_SX.min() - 1e-6, reward_SX.max() + 1e-6)
     return policy(float(level)).reshape(reward_SAK.shape)
 

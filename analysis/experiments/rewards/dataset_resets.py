@@ -41,6 +41,7 @@ def _reset(share: float, stored: bool = False) -> Arm:
 
     def begin(world: Any, base_RP: Tensor) -> Tensor:
         if stored:
+            # The source of prefixes stays, but begins from answers of the base in place of right ones.
             world.prefixes.traces = preferred
         return base_RP
 

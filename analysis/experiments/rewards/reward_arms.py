@@ -55,6 +55,7 @@ def clipped(reward: Tensor) -> Tensor:
 def _to_go(moved_RBT: Tensor, mask_RBT: Tensor) -> Tensor:
     """Return log(pi/start) from each token to the end of its response, minus its mean over tokens."""
     to_go_RBT = moved_RBT.flip(-1).cumsum(-1).flip(-1)
+    # A critic would learn the mean of a penalty in rewards; this one comes later, so its mean is taken off.
     mean_R = to_go_RBT.sum((1, 2)) / mask_RBT.sum((1, 2))
     return (to_go_RBT - mean_R[:, None, None]) * mask_RBT
 
@@ -165,6 +166,7 @@ def _safe(frozen: bool = False) -> Any:
 
 def _bare(start: Run) -> Any:
     """Return PPO as a function of GAE's lambda: no clip, KL, normalized advantages or critic constraints."""
+    # In one pass over fresh data all ratios are 1, so that this clip never acts.
     return with_recipe(start, "ppo", "lam", ("eps", 0.999), critic="head")
 
 

@@ -49,6 +49,7 @@ def train(feature_WSAF: Floats, proxy_WSA: Floats, keep: str, rate: float, seed:
         draw_WSG1 = rng.random((*pi_WSA.shape[:2], GROUP, 1))
         answer_WSG = np.minimum((draw_WSG1 >= pi_WSA.cumsum(-1)[:, :, None]).sum(-1), ANSWERS - 1)
         score_WSG = np.take_along_axis(proxy_WSA, answer_WSG, -1)
+        # With the exact mean as baseline filters differ only in the samples that they keep.
         gain_WSG = score_WSG - (pi_WSA * proxy_WSA).sum(-1, keepdims=True)
         share_WSG = kept_shares(score_WSG, keep, rng) * gain_WSG
         drawn_WSGF = np.take_along_axis(feature_WSAF, answer_WSG[..., None], 2)

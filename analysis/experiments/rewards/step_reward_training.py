@@ -39,6 +39,7 @@ def samples(seed: int, width: int, error: float, rate: float) -> int:
     for step in range(MOST):
         chance_T = special.expit(theta_T)
         if chance_T.prod() >= WANTED:
+            # A world that is solved at the start counts as one batch, since the logarithm of 0 has no mean.
             return max(1, step) * GROUP
         right_GT = draw.random((GROUP, LENGTH)) < chance_T
         # The answer itself is checked without error: the judge rates only parts.

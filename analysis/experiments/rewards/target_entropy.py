@@ -33,6 +33,7 @@ def targeted(aim: float, world: Any, theta_RP: Tensor, batch: Batch, rollout: Ro
     mask_RBT, logp_RBT = rollout.mask_RBT, rollout.logp_mu_RBT
     right_RB = (rollout.reward_RB > 0.5).to(logp_RBT.dtype)
     entropy_R = -(logp_RBT * mask_RBT).sum((1, 2)) / mask_RBT.sum((1, 2))
+    # A copy leaves the temperature at which the world generates as it is.
     policy = copy(world.policy)
     policy.temperature = torch.where(entropy_R <= aim, 1.2, 0.8)[:, None, None].to(logp_RBT.dtype)
     with torch.no_grad():

@@ -133,6 +133,7 @@ def private(seeds: Seeds, learner: str, rate: float) -> Groups:
         each_RNP = clipped(record_gradients(theta_RP, teacher_RP, asked_RNQ, token_RNT, learner))
         noise_RP = torch.from_numpy(np.stack([s.standard_normal(theta_RP.shape[-1]) for s in streams]))
         sum_RP = (each_RNP * used_RN[..., None]).sum(1) + multiplier() * CLIP * noise_RP.to(each_RNP)
+        # The expected size divides, as no noise covers the size that was drawn.
         theta_RP = theta_RP - rate / BATCH * sum_RP
     held = prompt_RNQ[:, RECORDS:], answer_RNT[:, RECORDS:]
     with torch.no_grad():
