@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from analysis.experiments.experts.expert_help import CHORD, MORE, STEPS, TAUGHT, WAYS
+from analysis.experiments.experts.expert_help import CHORD, MORE, TAUGHT, WAYS
 from analysis.lab import Part, asks, strips
 from analysis.worlds.tuned_training import Family, Way, with_recipe
 
@@ -13,15 +13,11 @@ OPEN = ("sft, then grpo", "chord-phi")
 WEIGHTS = (0.015, 0.03, 0.06, 0.12, 0.25, 0.5, 0.9)
 MIXTURES = Family(
     {
-        "grpo": replace(WAYS["grpo"], pilots=TRIED),
-        "sft": replace(WAYS["sft"], pilots=TRIED),
-        "sft, then grpo": Way(with_recipe(TAUGHT, "sft_then_grpo", "step"), STEPS, pilots=TRIED),
+        **{name: replace(WAYS[name], pilots=TRIED) for name in ("grpo", "sft", "sft, then grpo")},
         "fixed": Way(with_recipe(TAUGHT, "chord", "peak+valley"), WEIGHTS, pilots=TRIED),
-        "chord-phi": Way(
-            with_recipe(TAUGHT, "chord", "peak+valley", ("phi", "on")), WEIGHTS, pilots=TRIED
-        ),
-    },
-)  # fmt: skip
+        "chord-phi": Way(with_recipe(TAUGHT, "chord", "peak+valley", ("phi", "on")), WEIGHTS, pilots=TRIED),
+    }
+)
 
 EXPERIMENT = MIXTURES.experiment(
     ("accuracy", "area", "start", "rise accuracy"),

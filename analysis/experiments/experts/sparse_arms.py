@@ -138,7 +138,7 @@ def _below(alpha: float) -> Arm:
 hard_way = partial(Way, rates=FEW)
 WAYS: Mapping[str, Way] = {
     "grpo": Way(with_recipe(RARE, "grpo")),
-    "hard, grpo": hard_way(lambda _: known(with_recipe(HARD, "grpo")(0))),
+    "hard, grpo": hard_way(lambda _: known()),
     "hard, imitated first": hard_way(lambda lessons: known(lessons=int(lessons)), (10, 30, 100, 300, 1000)),
     "hard, prefixes": hard_way(lambda share: known(share=share), (0.25, 0.5, 0.75, 1.0), True),
     "best of k": Way(with_recipe(RARE, "max_at_k", "k"), (2, 4, 8), True, by="last val/pass@8"),

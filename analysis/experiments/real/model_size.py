@@ -39,7 +39,7 @@ KNOBS: dict[str, tuple[Arguments, ...]] = {
     "reinforce": ((),),
     "importance": ((("cap", 2),), (("cap", 8),)),
 }
-"""Arguments tried for a recipe, beside its rate. REINFORCE is the second one without its weights."""
+"""Arguments tried for a recipe, beside its rate; REINFORCE is "importance" without its weights."""
 CALLED = {
     ("grpo", 0): "fresh data", ("grpo", OLD): "GRPO", ("reinforce", OLD): "REINFORCE",
     ("importance", OLD): "with importance weights",

@@ -20,7 +20,7 @@ ROLES = Family(
         for roles in ("shared", "separate")
     },
     by="best",
-)  # fmt: skip
+)
 SEEDS, LATER, SAME = 64, 100_000, 0.02
 """Seeds of a run, offset past those of earlier tables; accuracy by which a peak, or a fall from it, counts
 as larger."""
