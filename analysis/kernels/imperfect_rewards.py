@@ -69,11 +69,3 @@ def calibration_error(pi_SAK: Floats, right_SA: Floats, confidence_K: Floats) ->
     said_K = pi_SAK.sum((0, 1)) / len(pi_SAK)
     hit_K = (pi_SAK * right_SA[..., None]).sum((0, 1)) / len(pi_SAK)
     return float(np.abs(hit_K - said_K * confidence_K).sum())
-
-
-def shaped_reward(reward_SAK: Floats, confidence_K: Floats, weight: float, level: float) -> Floats:
-    """r + weight (r - level) (c - 1/2), [..., K]: PPO-C; level is the moving average of rewards.
-
-    Source: Leng et al. (2024), Taming overconfidence, arXiv:2410.09724, equation 5, from secondary sources.
-    """
-    return np.asarray(reward_SAK + weight * (reward_SAK - level) * (confidence_K - 0.5))

@@ -1,20 +1,23 @@
 """Reward models that like confident answers: PPO, a calibrated model (PPO-M), a moving average (PPO-C)."""
 
+import itertools
+from functools import cache
+
 import numpy as np
 from scipy import optimize, special
 
-from analysis.kernels.imperfect_rewards import calibration_error, shaped_reward
-from analysis.lab import Experiment, Floats, Plot, Rows, Seeds, asks, columns, generator, of_seeds
+from analysis.kernels.imperfect_rewards import calibration_error
+from analysis.lab import Experiment, Floats, Grid, Plot, Rows, Seeds, asks, columns, generator, of_seeds
+from analysis.worlds.pilots import PILOT, tuned
 from testbed.offline.preferences import tilt
 
 NAME = "confidence-rewards"
-SEEDS, PROMPTS, ANSWERS, BETA, PAIRS = 48, 24, 4, 0.3, 2000
+SEEDS, PILOTS, PROMPTS, ANSWERS, BETA, PAIRS = 48, 24, 24, 4, 0.3, 2000
 SAID = (0.05, 0.25, 0.5, 0.75, 0.95)
 BIASES = (0.0, 2.0)
 """How strongly the comparisons prefer confident wording; 0 switches that off."""
-WEIGHT = 2.0
-"""PPO-C's coefficient: the best of 0.25, 0.5, … 16 for calibration error at bias 2, among those that cost
-less than 0.02 of accuracy, on 24 other worlds."""
+WEIGHTS: Grid = {"weight": (0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0)}
+"""PPO-C's coefficients that are tried on pilot worlds."""
 ERROR, SAME = 0.05, 0.02
 """Margins: calibration error that counts as lower, accuracy that counts as equal. Set before the table."""
 
@@ -51,47 +54,68 @@ def reward_model(seed: int, quality_SA: Floats, bias: float, calibrated: bool) -
     return np.asarray(optimize.minimize(loss, np.zeros(3), jac=True, method="BFGS").x)
 
 
-def ends(ref_SX: Floats, reward_SAK: Floats, weight: float) -> Floats:
-    """Return the limit of KL-penalized RL on PPO-C's reward at the level of its mean reward, [S, A, K]."""
-    reward_SX = reward_SAK.reshape(ref_SX.shape)
-    if not weight:
-        return tilt(ref_SX, reward_SX, BETA).reshape(reward_SAK.shape)
+def ends(ref_SX: Floats, plain_SA: Floats, weight: float) -> Floats:
+    """Return the limit of KL-penalized RL on PPO-C's reward, [S, X], X = (answer, confidence).
+
+    It is r + weight (r - level) (c - 1/2): r rewards the answer without its stated confidence c, and level,
+    its moving average, is the policy's mean of r at the limit. Source: Leng et al. (2024), equation 5, and
+    SeanLeng1/Reward-Calibration, calibrated_experience_maker.py.
+    """
+    plain_SA1 = plain_SA[..., None]
 
     def policy(level: float) -> Floats:
-        shaped_SAK = shaped_reward(reward_SAK, np.array(SAID), weight, level)
+        shaped_SAK = plain_SA1 + weight * (plain_SA1 - level) * (np.array(SAID) - 0.5)
         return tilt(ref_SX, shaped_SAK.reshape(ref_SX.shape), BETA)
 
     def excess(level: float) -> float:
-        return float((policy(level) * reward_SX).sum() / len(ref_SX)) - level
+        pi_SA = policy(level).reshape(*plain_SA.shape, -1).sum(-1)
+        return float((pi_SA * plain_SA).sum() / len(ref_SX)) - level
 
     # A mean of rewards lies within their range, so the excess changes its sign between its ends.
-    level = optimize.brentq(excess, reward_SX.min() - 1e-6, reward_SX.max() + 1e-6)
-    return policy(float(level)).reshape(reward_SAK.shape)
+    return policy(float(optimize.brentq(excess, plain_SA.min() - 1e-6, plain_SA.max() + 1e-6)))
 
 
-def rows(seeds: Seeds, weight: float = WEIGHT) -> Rows:
-    """Return calibration error, accuracy and mean confidence at the limit of KL-penalized RL, by learner."""
-    said_K = np.array(SAID)
-    for seed in seeds:
-        rng = generator(seed, NAME)
-        # The best answer to a prompt is right with probability at most 0.9, so no answer is certain.
-        right_SA = rng.uniform(0.1, 0.9, (PROMPTS, 1)) * rng.random((PROMPTS, ANSWERS))
-        quality_SA = special.logit(np.clip(right_SA, 0.02, 0.98)) + 0.5 * rng.normal(size=right_SA.shape)
-        read_SAK3 = features(quality_SA[..., None], said_K)
-        ref_SX = np.full((PROMPTS, ANSWERS * len(SAID)), 1 / (ANSWERS * len(SAID)))
-        for bias in BIASES:
-            reward_SAK, calibrated_SAK = (
-                read_SAK3 @ reward_model(seed, quality_SA, bias, calibrated) for calibrated in (False, True)
-            )
-            arms = ("PPO", reward_SAK, 0.0), ("PPO-M", calibrated_SAK, 0.0), ("PPO-C", reward_SAK, weight)
-            for learner, given_SAK, by in arms:
-                pi_SAK = ends(ref_SX, given_SAK, by)
-                found = {
-                    "error": calibration_error(pi_SAK, right_SA, said_K),
-                    "accuracy": float((pi_SAK.sum(-1) * right_SA).sum() / PROMPTS),
-                    "confidence": float((pi_SAK * said_K).sum() / PROMPTS),
-                }
-                yield columns((seed,), bias=bias, learner=learner, **found)
+def learned(seed: int, bias: float, learner: str, weight: float = 0.0) -> dict[str, float]:
+    """Return calibration error, accuracy and mean confidence at the limit of KL-penalized RL in one world."""
+    rng, said_K = generator(seed, NAME), np.array(SAID)
+    # The best answer to a prompt is right with probability at most 0.9, so no answer is certain.
+    right_SA = rng.uniform(0.1, 0.9, (PROMPTS, 1)) * rng.random((PROMPTS, ANSWERS))
+    quality_SA = special.logit(np.clip(right_SA, 0.02, 0.98)) + 0.5 * rng.normal(size=right_SA.shape)
+    weight_3 = reward_model(seed, quality_SA, bias, learner == "PPO-M")
+    ref_SX = np.full((PROMPTS, ANSWERS * len(SAID)), 1 / (ANSWERS * len(SAID)))
+    if learner == "PPO-C":
+        pi_SX = ends(ref_SX, features(quality_SA, np.array(0.5)) @ weight_3, weight)
+    else:
+        pi_SX = tilt(ref_SX, (features(quality_SA[..., None], said_K) @ weight_3).reshape(ref_SX.shape), BETA)
+    pi_SAK = pi_SX.reshape(PROMPTS, ANSWERS, len(SAID))
+    return {
+        "error": calibration_error(pi_SAK, right_SA, said_K),
+        "accuracy": float((pi_SAK.sum(-1) * right_SA).sum() / PROMPTS),
+        "confidence": float((pi_SAK * said_K).sum() / PROMPTS),
+    }
+
+
+@cache
+def chosen_weight() -> float:
+    """Return PPO-C's coefficient with the least calibration error where comparisons prefer confident wording,
+    of those that cost less than 0.02 of accuracy, on pilot worlds.
+    """
+    seeds, bias = range(PILOT, PILOT + PILOTS), BIASES[1]
+    plain = np.mean([learned(seed, bias, "PPO")["accuracy"] for seed in seeds])
+
+    def score(weight: float) -> float:
+        found = [learned(seed, bias, "PPO-C", weight) for seed in seeds]
+        right, error = (float(np.mean([x[name] for x in found])) for name in ("accuracy", "error"))
+        return -error if right > plain - SAME else -np.inf
+
+    return tuned(score, WEIGHTS)[0]["weight"]
+
+
+def rows(seeds: Seeds) -> Rows:
+    """Return what each learner ends at, by seed and bias of the comparisons."""
+    for seed, bias, learner in itertools.product(seeds, BIASES, ("PPO", "PPO-M", "PPO-C")):
+        found = learned(seed, bias, learner, chosen_weight())
+        yield columns((seed,), bias=bias, learner=learner, **found)
 
 
 EXPERIMENT = Experiment(
@@ -99,7 +123,7 @@ EXPERIMENT = Experiment(
     "accuracy?",
     source="Leng et al. (2024), Taming overconfidence in LLMs, arXiv:2410.09724",
     differs="an answer and one of five confidences; linear reward models; the limit of training",
-    compute=of_seeds(NAME, rows, SEEDS, {"prompts": PROMPTS, "beta": BETA, "pairs": PAIRS, "weight": WEIGHT}),
+    compute=of_seeds(NAME, rows, SEEDS, {"prompts": PROMPTS, "beta": BETA, "pairs": PAIRS, "pilots": PILOTS}),
     keys=("run", "seed", "bias", "learner"), metrics=("error", "accuracy", "confidence"),
     budget="the limit of training, solved exactly",
     margins={"calibration error": ERROR, "accuracy": SAME},
@@ -107,9 +131,9 @@ EXPERIMENT = Experiment(
         "distribution", x="learner", y="error: calibration error", arm=("bias",),
         says="Shows the gap between stated confidence and truth at the limit of RL with a KL penalty, on "
         "answers that state one of five confidences; PPO has a plain reward model; PPO-M one that is also "
-        "trained to like high confidence in better and low in worse answers; PPO-C adds to confident "
-        "answers the excess of their reward over a moving average; bias is how much the comparisons prefer "
-        "confident wording, 0 not at all.",
+        "trained to like high confidence in better and low in worse answers; PPO-C rewards an answer without "
+        "its confidence, and adds to confident ones the excess of this reward over a moving average; bias is "
+        "how much the comparisons prefer confident wording, 0 not at all.",
     ),
     systems=("PPO-M / PPO-C",),
 )  # fmt: skip
