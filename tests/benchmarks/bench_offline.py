@@ -14,13 +14,14 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 
 TARGET = 50.0
 PEER_STEPS = 4000
 
 
-def peer_q() -> int:
-    """One cell of Q-learning with replay, epsilon-greedy."""
+def peer(learns: bool) -> int:
+    """One cell of Q-learning with replay, epsilon-greedy; or one logger with uniformly random actions."""
     import gymnasium
     import numpy as np
 
@@ -28,28 +29,15 @@ def peer_q() -> int:
     q, buffer = np.zeros((16, 4)), []
     state, _ = env.reset(seed=0)
     for _ in range(PEER_STEPS):
-        action = int(rng.integers(4)) if rng.random() < 0.1 else int(q[state].argmax())
+        greedy = learns and rng.random() >= 0.1
+        action = int(q[state].argmax()) if greedy else int(rng.integers(4))
         following, reward, ended, cut, _ = env.step(action)
         buffer.append((state, action, float(reward), following, ended))
-        s, a, r, then, over = buffer[rng.integers(len(buffer))]
-        q[s, a] += 0.1 * (r + 0.99 * (not over) * q[then].max() - q[s, a])
+        if learns:
+            s, a, r, then, over = buffer[rng.integers(len(buffer))]
+            q[s, a] += 0.1 * (r + 0.99 * (not over) * q[then].max() - q[s, a])
         state = env.reset()[0] if ended or cut else following
     return PEER_STEPS
-
-
-def peer_log() -> int:
-    """One logger with uniformly random actions."""
-    import gymnasium
-    import numpy as np
-
-    env, rng, rows = gymnasium.make("FrozenLake-v1"), np.random.default_rng(0), []
-    state, _ = env.reset(seed=0)
-    for _ in range(PEER_STEPS):
-        action = int(rng.integers(4))
-        following, reward, ended, cut, _ = env.step(action)
-        rows.append((state, action, reward, following, ended))
-        state = env.reset()[0] if ended or cut else following
-    return len(rows)
 
 
 def our_q() -> int:
@@ -116,11 +104,11 @@ def main() -> int:
     parser.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     os.environ.setdefault("NUMBA_NUM_THREADS", "1")
-    pairs = {"replay Q": (our_q, peer_q), "log": (our_log, peer_log)}
+    pairs = {"replay Q": (our_q, partial(peer, True)), "log": (our_log, partial(peer, False))}
     missed = False
-    for name, (ours, peer) in pairs.items():
+    for name, (ours, theirs) in pairs.items():
         ours()  # compiled and warm
-        rates = [(rate(ours), rate(peer)) for _ in range(given.rounds)]
+        rates = [(rate(ours), rate(theirs)) for _ in range(given.rounds)]
         ratio = statistics.median(a / b for a, b in rates)
         fast, slow = (statistics.median(column) for column in zip(*rates, strict=True))
         print(f"{name:10} {fast:>12,.0f} steps/s, gymnasium {slow:>7,.0f}, ratio {ratio:.0f} of {TARGET:.0f}")
