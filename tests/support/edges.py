@@ -254,10 +254,15 @@ class AtEdges(Recorder):
         super().__init__()
         self._edges = Edges()
 
-    def __call__(self, frame: FrameType, event: str, value: object) -> None:
-        """Take what `sys.setprofile` tells of a call."""
-        if event == "call" and self.name_of(frame.f_code):
-            self._edges.keep(frame)
+    def watcher(self) -> Callable[[FrameType, str, object], None]:
+        """Return what keeps calls at every event of `sys.setprofile`."""
+        names, keep = self._name, self._edges.keep
+
+        def watch(frame: FrameType, event: str, value: object) -> None:
+            if event == "call" and names.get(frame.f_code, "new") and self.name_of(frame.f_code):
+                keep(frame)
+
+        return watch
 
     def _named(self, code: CodeType) -> str:
         name = super()._named(code)

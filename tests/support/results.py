@@ -15,7 +15,7 @@ import re
 import sys
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from enum import Enum
 from itertools import chain, islice
 from pathlib import Path, PurePath
@@ -35,9 +35,10 @@ AREAS = (
 )  # fmt: skip
 LEFT_OUT = (
     # reads clock, memory, cores, versions or environment
-    "memory.py Room.versions", "progress.py Progress.left", "execution/threads.py", "worker.py _provenance",
-    "worker.py _setting", "worker.py _threads", "worker.py _cpu", "base_models.py",
-    "execution/executors.py", "_Feed.stopping", "manifest.py entry", "Objectives.__getitem__",
+    "memory.py Room.versions", "progress.py Progress.left", "progress.py Progress.settled",
+    "progress.py Progress.done_of_planned", "execution/threads.py", "worker.py _provenance",
+    "worker.py _setting", "worker.py _threads", "worker.py _cpu", "base_models.py", "execution/executors.py",
+    "_Feed.stopping", "manifest.py entry", "Objectives.__getitem__",
     " _default_executor", "loop.py peak", "manifest.py _line",
     "checkpoint.py Checkpoints._due", "cost.py timed", "options.py bfloat16_slowdown", "progress.py Plain",
     "progress.py _clock", "Store.note_share", "Locks.note", "Locks.release",
@@ -209,18 +210,19 @@ class Recorder:
         self._name: dict[CodeType, str] = {}
         self._met: Counter[str] = Counter()
 
-    def __call__(self, frame: FrameType, event: str, value: object) -> None:
-        """Take what `sys.setprofile` tells."""
-        if event != "return":
-            return
-        name = self.name_of(frame.f_code)
-        if not name:
-            return
-        self._met[name] += 1
-        if (call := self._met[name]) > CALLS and call & (call - 1):
-            return
-        row = self.rows.setdefault(name, Row())
-        row.take(chain([value], changed(frame, value)))
+    def watcher(self) -> Callable[[FrameType, str, object], None]:
+        """Return what `sys.setprofile` calls at every event: a plain function, which costs least."""
+        names, met = self._name, self._met
+
+        def watch(frame: FrameType, event: str, value: object) -> None:
+            if event != "return" or not names.get(frame.f_code, "new"):
+                return
+            if name := self.name_of(frame.f_code):
+                met[name] += 1
+                if (call := met[name]) <= CALLS or not call & (call - 1):
+                    self.rows.setdefault(name, Row()).take(chain([value], changed(frame, value)))
+
+        return watch
 
     def name_of(self, code: CodeType) -> str:
         """Return "file function" for what is watched, "" for all else."""
@@ -257,7 +259,7 @@ class Recorder:
         self._met.clear()
         builtins.print = self._print
         UserError.__init__ = lambda *words: self._refuse(*words)  # type: ignore[method-assign]
-        sys.setprofile(self)
+        sys.setprofile(self.watcher())
         try:
             return (yield)
         finally:
