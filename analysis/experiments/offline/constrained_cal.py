@@ -58,7 +58,7 @@ def trained(seed: int, cells: Sequence[Cell]) -> Floats:
     """Return bias, violations, return, and return minus violations over the second half of training, [4, C].
 
     cells: the multiplier's rate, conservatism and convexity of each cell. One world; all cells get the same
-    draws.
+    random numbers for their episodes, each its own for the bootstrap.
     """
     found, cost_SA, budget = world(seed)
     best = constrained_optimum(*exact_model(found), cost_SA, found.start_S, 0.9, budget)[1]

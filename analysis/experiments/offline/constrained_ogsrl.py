@@ -66,8 +66,8 @@ EXPERIMENT = Experiment(
     question="Which guardian keeps an offline plan safe, and what does it cost?",
     source="Yan et al. (2025), Offline guarded safe reinforcement learning (OGSRL), arXiv:2505.16242",
     differs="random finite worlds, tables, a budget of 0; the guardian is computed from counts; without "
-    "one, Q of an unseen pair is a guess; `lost` is the value below the best policy that can stay safe "
-    "within the log",
+    "one, Q of an unseen pair is a guess; only the guardian of trajectories knows which states are unsafe; "
+    "`lost` is the value below the best policy that can stay safe within the log",
     compute=of_seeds(NAME, rows, SEEDS, {"lure": LURE}),
     keys=("run", "seed", "steps", "guardian"), metrics=("unsafe", "lost"),
     margins={"share of steps in unsafe states": MARGIN, "value": NEAR},
@@ -75,8 +75,9 @@ EXPERIMENT = Experiment(
         "final by setting", x="steps: logged steps", y="unsafe: share of steps in unsafe states",
         arm=("guardian",),
         says="Shows the share of steps in unsafe states, which pay more, against logged steps, for plans in "
-        "random worlds of 12 states; the plan may take any action (none), only logged actions (actions), or "
-        "only those that, by the log, never lead to an unsafe or unknown state (trajectories).",
+        "random worlds of 12 states; the plan may take any action (none), only logged actions (actions), "
+        "unsafe or not, or only those that, by the log, never lead to an unsafe or unknown state "
+        "(trajectories).",
     ),
     systems=("OGSRL",),
 )  # fmt: skip
@@ -85,8 +86,9 @@ asks(EXPERIMENT,
     ("trajectory-guardian-keeps-sampled-plans-safe", "From 3000 logged steps, plans within the trajectory "
      "guardian are unsafe in under 0.01 of their steps.", {"guardian": "trajectories", "steps": SIZES[-1]},
      None, MARGIN, {"below": True}),
-    ("action-guardian-is-not-enough", "From 3000 logged steps, plans within the action guardian are unsafe "
-     "in 0.1 more of their steps than plans within the trajectory guardian.",
+    ("action-guardian-is-not-enough", "From 3000 logged steps, plans within the action guardian, which does "
+     "not know unsafe states, are unsafe in 0.1 more of their steps than plans within the trajectory "
+     "guardian, which does.",
      {"guardian": "actions"}, {"guardian": "trajectories"}, 0.1, {"over": {"steps": SIZES[-1]}}),
     outcome="unsafe",
 )  # fmt: skip

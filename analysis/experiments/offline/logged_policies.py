@@ -1,7 +1,5 @@
 """Policies learned from logged bandits with smoothed, clipped and plain propensities, and ad loads per user.
 
-feedback.
-
 Every estimator that is linear in the policy is a table g: Vhat(pi) = sum_x,a pi(a|x) g(x, a).
 """
 

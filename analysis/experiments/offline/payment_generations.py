@@ -57,7 +57,7 @@ def oracle(traits_RND: Floats, taken_RNA: Floats, reward_RN: Floats, penalty: fl
 
 
 def scores(found_RDA: Floats, traits_RND: Floats) -> Floats:
-    """Return the oracle's expected reward of each route, [R, N, A]."""
+    """Return the oracle's expected reward of each route, less 0.9, [R, N, A]."""
     return found_RDA[:, :1] + traits_RND @ found_RDA[:, 1:]
 
 

@@ -1,4 +1,4 @@
-"""SePPO's losers from older checkpoints, of lags that change them, against losers of the reference."""
+"""SePPO's losers: samples of a checkpoint some steps back, against samples of the fixed reference."""
 
 from functools import cache
 

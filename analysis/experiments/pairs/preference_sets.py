@@ -75,7 +75,7 @@ def over_worlds(arm: Arm, unit: int, setting: Mapping[str, float]) -> Floats:
 
 
 def rows(seeds: Seeds) -> Rows:
-    """Return regrets on all prompts, and on unseen ones where asked; third: sft."""
+    """Return regrets on all prompts, and on unseen ones where asked; third: strength of SFT, or 0."""
     for (data, learner), arm in arms().items():
         best, ends = tuned(data.removesuffix(MANY), learner)
         count = next((count for name, count in UNITS.items() if data.startswith(name)), WORLDS)

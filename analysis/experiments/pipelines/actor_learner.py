@@ -64,7 +64,7 @@ def _learned(lag: int, rate: float, clip: float, seeds: Seeds) -> tuple[Floats, 
 
 @cache
 def _simulated(arm: str, latency: float, seeds: Seeds) -> tuple[Floats, ...]:
-    """Return seconds per batch and the mean lag, [R] each, of 32 replicas in turn."""
+    """Return seconds per batch and the mean lag, [R] each, of 32 replicas in turn, alike for all units."""
     from testbed.pipeline.simulate import simulate
 
     base = Design(
@@ -101,7 +101,8 @@ EXPERIMENT = TunedArms(
     differs=(
         "an event simulator with exponential waits gives seconds and the mean lag, and PPO with a table and "
         "a TD critic learns at that lag to climb a ladder of eight digits, with samples of one age; each "
-        "mode at its best rate and clip; no fin, no sinusoid"
+        "mode at its best rate and clip; one simulation of 32 replicas serves all units of a run, so that "
+        "only learning varies among them; no fin, no sinusoid"
     ),
     margins={"factor of time": FASTER, "updates beyond the ratio": ROOM, "factor of updates": COSTS},
     figure=Plot(

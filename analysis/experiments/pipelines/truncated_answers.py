@@ -48,7 +48,7 @@ EXPERIMENT = TUNED.experiment(
 for _name, _statement, _slow, _fast, _by in (
     ("windows-of-answers-save-a-third-of-the-time",
      "PPO with EGAE on windows of answers is right with a mean chance of .8 after less than 1 / 1.5 of the "
-     "time of PPO on whole answers, in the median.", "whole", "windows, egae", FASTER),
+     "time of PPO on whole answers, in the mean of logarithms.", "whole", "windows, egae", FASTER),
     ("egae-on-windows-is-sooner-than-gae",
      "On windows it is there 1.1 times as soon with EGAE as with GAE, which takes an unknown reward for 0.",
      "windows, gae", "windows, egae", SOONER),
