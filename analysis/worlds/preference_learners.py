@@ -100,6 +100,7 @@ def on_pairs(
     """Return theta of DPO or IPO [R, F], starting at the reference; DPO's rate is over beta^2."""
     beta_R, cells = settings["beta"], len(settings["beta"])
     weight_RSAA, label_RSAA = (np.broadcast_to(x, (cells, *x.shape[1:])) for x in given)
+    # DPO's loss reads beta theta alone: with the rate over beta^2 that product moves alike at every beta.
     scale_R = 1 / beta_R**2 if kind == "dpo" else np.ones(cells)
 
     def slope(_: int, thetas: list[Floats]) -> Floats:
@@ -234,6 +235,7 @@ def demonstrations(arm: str) -> Learner:
             lose_SA = rng.multinomial(4, found.ref_SA).astype(np.float64)
         if arm in ("4 logged losers", "reference's losers"):
             weight_RSAA = (win_SA[:, :, None] * lose_SA[:, None, :])[None]
+            # An answer cannot beat itself.
             label_RSAA = np.where(np.eye(ANSWERS, dtype=bool), 0.5, np.ones_like(weight_RSAA))
             return found, on_pairs(found, (weight_RSAA, label_RSAA), settings)
         settings = {"lag": np.zeros(len(settings["beta"])), **settings}

@@ -23,6 +23,7 @@ ROUNDS = 12
 def cost_row(name: str, rounds: int = ROUNDS) -> dict[str, float]:
     """Return seconds of loss and backward pass over ppo_clip's, for 256 answers of up to 128 tokens."""
     one, other = (_timer(objective[each].function) for each in (name, AGAINST))
+    # The first pair warms up.
     pairs = [(one(), other()) for _ in range(rounds)][1:]
     mine, theirs = ([min(pair[who][part] for pair in pairs) for part in (0, 1)] for who in (0, 1))
     return {"forward": mine[0] / theirs[0], "backward": mine[1] / theirs[1], "both": sum(mine) / sum(theirs)}

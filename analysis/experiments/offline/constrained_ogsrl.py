@@ -57,6 +57,7 @@ def rows(seeds: Seeds) -> Rows:
         guards = {"none": np.ones_like(seen_RSA), "actions": seen_RSA, "trajectories": inside_RSA}
         for name, allowed_RSA in guards.items():
             q_RSA = fitted_q(counts.moves_RSAS, guessed_RSA, DISCOUNT, allowed_RSA)
+            # Where the guardian allows nothing the plan has to act too: it takes a logged action.
             pi_RSA = greedy(q_RSA, np.where(allowed_RSA.any(-1, keepdims=True), allowed_RSA, seen_RSA))
             found = {"unsafe": worlds.state_law(pi_RSA)[:, :2].sum(-1), "lost": best_R - worlds.value(pi_RSA)}
             yield columns(seeds, steps=steps, guardian=name, **found).iloc[solvable_R]

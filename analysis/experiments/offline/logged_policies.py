@@ -106,6 +106,7 @@ def logs(seeds: Seeds, logger: str, n: int) -> Iterator[tuple[LoggedBandit, Floa
             contexts=CONTEXTS, arms=ARMS[logger], temperature=LOGGERS[logger], skill=0.2, seed=seed
         )
         data = bandit.log(keys(tuple(range(LOGS)), f"{NAME} {seed}"), n)
+        # Exponent 0 leaves rewards unweighted: `regret` weights the sums, so that a log serves all settings.
         yield bandit, score_table(data, CONTEXTS, ARMS[logger], alpha=0.0)
 
 

@@ -30,6 +30,7 @@ def rows(seeds: Seeds) -> Rows:
         q_RSA = policy_q(counts.moves_RSAS, counts.reward_RSA, mu_RSA, DISCOUNT)
         family_RBSA = np.stack([within_kl(mu_RSA, q_RSA, budget) for budget in BUDGETS], axis=1)
         each_BR = np.stack([worlds.value(family_RBSA[:, b]) for b in range(len(BUDGETS))])
+        # With budgets as its actions the world has an optimal policy: the best budget of every state.
         moves_RSBS = np.einsum("rbsa,rsat->rsbt", family_RBSA, worlds.moves_RSAS)
         reward_RSB = np.einsum("rbsa,rsa->rsb", family_RBSA, worlds.reward_RSA)
         single_R, budget_RS = each_BR.argmax(0), fitted_q(moves_RSBS, reward_RSB, DISCOUNT).argmax(-1)

@@ -47,6 +47,7 @@ def fitted(seeds: Seeds, steps: int, rank: int, weight: float) -> tuple[Floats, 
     if rank:
         pi_RSA = clone(counts.visit_RSA)
         logged_RS = (pi_RSA * policy_q(counts.moves_RSAS, counts.reward_RSA, pi_RSA, DISCOUNT)).sum(-1)
+        # All worlds of a run share one start, at any weight: arms differ by the term alone.
         rng = generator(seeds[0], "model")
         moves_RSAS = value_consistent_model(
             counts, pi_RSA, logged_RS, DISCOUNT, rank=rank, consistency=weight, rng=rng

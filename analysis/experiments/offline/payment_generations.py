@@ -51,6 +51,7 @@ def oracle(traits_RND: Floats, taken_RNA: Floats, reward_RN: Floats, penalty: fl
     """Return ridge regressions of success on a constant and the features, one per route, [R, 1 + D, A]."""
     x_RND = np.concatenate([np.ones_like(traits_RND[..., :1]), traits_RND], -1)
     gram_RADE = np.einsum("rnd,rna,rne->rade", x_RND, taken_RNA, x_RND, optimize=True)
+    # Centered near the mean success, so that the ridge draws a rarely taken route there and not to 0.
     aim_RAD = np.einsum("rnd,rna,rn->rad", x_RND, taken_RNA, reward_RN - 0.9, optimize=True)
     ridge_DE = penalty * np.eye(x_RND.shape[-1])
     return np.swapaxes(np.linalg.solve(gram_RADE + ridge_DE, aim_RAD[..., None])[..., 0], 1, 2)
@@ -81,6 +82,7 @@ def learned_from(
 ) -> tuple[Floats, Floats]:
     """Return the routes that the oracle learns from, one-hot or zeros if left out, and uniform numbers."""
     if arm == "uneven, no loop":
+        # Reversed numbers belong to other rounds: this draw is independent of the arm's routes.
         return routed(np.full_like(pi_RNA, 1 / ROUTES), u_RN2[:, ::-1, 0]), u_RN2[:, ::-1, 1]
     if arm == "uniform":
         # A round on another route than the best was surely explored; a round on the best rarely was.

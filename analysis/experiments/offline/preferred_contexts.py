@@ -90,6 +90,7 @@ def contexts(
     With weight `weight`, mean (|z* - z+|^2 - |z* - z-|^2 + 1)_+ moves the context z* towards the preferred
     episodes. Source: Kang et al. (2023), OPPO.
     """
+    # One start for all, so that a world's result does not depend on those learned beside it.
     size, rng = len(visit_RNSA), generator(0, f"{NAME} start")
     phi_RNX = (1 - DISCOUNT) * faded_RNSA.reshape(size, EPISODES, -1)
     params = [

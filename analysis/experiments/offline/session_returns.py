@@ -105,6 +105,7 @@ def kept(arm: str, state_N: Ints, ahead_N2: Floats, scale_2: Floats, parts_2: Fl
     good_N = np.ones(len(state_N), dtype=bool)
     for state in np.unique(state_N):
         here_N = state_N == state
+        # One return has the first threshold alone, hence strict=False.
         for return_N, parts in zip(returns_NK[here_N].T, parts_2, strict=False):
             good_N[here_N] &= return_N >= np.quantile(return_N, 1 - 1 / parts)
     return good_N

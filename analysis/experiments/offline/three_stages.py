@@ -31,6 +31,7 @@ def learn(seed: int, arm: str, **knobs: float) -> tuple[float, float]:
 
     offline = 0 if arm in ("imitation", "online") else 6
     best = {"rate": 0.0, "trace": 0.0, **(TUNED.setting("online")[0] if offline else {}), **knobs}
+    # Below -1 the threshold lies under any value, so that every update passes.
     gain = -9.0 if arm == "ungated" else best.get("gain", 0.0)
     how = best["rate"], best.get("offline_rate", 0.0), best["trace"], best.get("expectile", 0.5), gain
     keys = [key(i, f"{NAME} {seed + FRESH}") % 2**32 for i in range(INNER)]

@@ -114,6 +114,7 @@ def learn(
             pull_RSA[:, met] = weight / (PAIRED - ASKED) * shown_RSA
         pull_RSA = pull_RSA - pull_RSA.sum(-1, keepdims=True) * np.exp(log_RSA)
         step_RF = (pull_RSA.reshape(len(seeds), 1, -1) @ feature_RXF)[:, 0]
+        # The largest rates of a grid would overflow; clipped, they merely lose.
         theta_RF = np.clip(theta_RF + rate * step_RF, -1e3, 1e3)
     right_RS = (np.exp(log_policy()) * right_RSA).sum(-1)
     return {"accuracy": right_RS[:, PAIRED:].mean(-1), "tried": right_RS[:, :ASKED].mean(-1)}

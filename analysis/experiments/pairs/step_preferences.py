@@ -104,6 +104,7 @@ def learn(seeds: Seeds, arm: str, bias: float, rate: float, alpha: float = 0.0) 
             right_RN = reward_RSA[row_RN, path[-1][0], path[-1][1]] > 0
             pi_log = np.log(pi_RTSA) - np.log(softmax(reference_RTSA))
             moved_RN = sum(pi_log[row_RN, t, s_RN, a_RN] for t, (s_RN, a_RN) in enumerate(path))
+            # Answers are paired at random; a pair with equal outcomes has sign 0 and teaches nothing.
             mate_RN = rng.permutation(SAMPLES)[None].repeat(R, 0)
             sign_RN = right_RN.astype(float) - right_RN[row_RN, mate_RN]
             gap_RN = sign_RN * (moved_RN - moved_RN[row_RN, mate_RN])

@@ -78,6 +78,7 @@ def _simulated(arm: str, latency: float, seeds: Seeds) -> tuple[Floats, ...]:
 def learn(seeds: Seeds, arm: str, latency: float, rate: float, knob: float) -> dict[str, Floats]:
     """Return seconds per batch, mean lag, updates at that lag to the level, and their seconds."""
     period_R, lag_R = _simulated(arm, latency, seeds)
+    # A policy is a whole number of updates old.
     updates_R, kl_R, clipped_R = _learned(round(lag_R.mean()), rate, knob, seeds)
     return {
         "period": period_R, "lag": lag_R, "log_updates": np.log(updates_R),
