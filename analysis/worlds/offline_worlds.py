@@ -121,7 +121,8 @@ def two_groups(world: FiniteMDP, *, gap: float, share: float, seed: int) -> tupl
 
     Designed here, after the nested data of NFQI (Mandyam et al. 2021).
     """
-    rng = np.random.default_rng(seed)
+    # A stream of its own: default_rng(seed) has drawn the world itself.
+    rng = generator(seed, "two groups")
     differs_SA = rng.random(world.reward_SA.shape) < share
     other_SA = world.reward_SA + gap * differs_SA * rng.normal(size=world.reward_SA.shape)
     return world, replace(world, reward_SA=other_SA)
