@@ -29,7 +29,8 @@ GUESS = replace(
 EARLY = 300
 """Steps over which the reward of tool calls fades and replay grows; 100 to 300 in the source."""
 CALL, CUT, LEAST = 0.1, 0.02, 1.0
-"""Initial reward of a call, share of tokens that the clip drops, their least covariance, as in the source."""
+"""Initial reward of a call, share of tokens that the clip drops, and their least covariance. The source drops
+as many replayed tokens, but .0002 of the fresh ones."""
 
 
 def standardized(rollout: Rollout, fade: float) -> Tensor:
@@ -108,7 +109,8 @@ EXPERIMENT = ENTROPY.experiment(
     source="Qin et al. (2025), SPEAR, arXiv:2509.22601; TencentYoutuResearch/SPEAR",
     differs="transformers of 4,000 weights; guesses in four turns, every answer a call of the tool; 48,000 "
     "responses; advantages standardized as in GRPO; replay fills a share of the batch from the last ten; "
-    "bad groups are not filtered; shares of replay are tuned, the clip's values come from the scripts",
+    "bad groups are not filtered; shares of replay are tuned; the clip drops up to a fiftieth of the tokens, "
+    "as the scripts do of replayed ones, where they drop one in 5,000 fresh ones",
     margins={"accuracy gained": MORE, "times the lowest entropy": TIMES},
     figure=strips("min val/entropy: lowest entropy, nats a token", "Shows the lowest entropy (base: 1.1) "
         "along 1,500 steps of guesses in four turns, each arm at its best rate for final accuracy: GRPO, "

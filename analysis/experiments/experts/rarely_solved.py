@@ -51,7 +51,8 @@ EXPERIMENT = SOLVED.experiment(
         "three steps old, with an entropy bonus, for the best of k, and from the shortest prefixes of a "
         "right trace after which a try succeeds, each arm at its best setting for that or (early) for the "
         "mean accuracy along training."),
-    systems={"POPE": "time to learn, as rivals end near; no instruction; no easy prompts"},
+    systems={"POPE": "time to learn, as rivals end near, without the tries that choose prefixes, as many as "
+             "72 of the 200 steps have; no instruction; no easy prompts"},
 )  # fmt: skip
 
 REPAIRS = ("grpo", "wide clip", "entropy bonus", "pass@k")

@@ -121,8 +121,8 @@ class Threshold:
 def thresholded(base: float, frozen: bool = False) -> Maker:
     """Return the edit that penalizes the squared excess of a running KL over SAFE's threshold.
 
-    The penalty grows as entropy falls. frozen: keep the first threshold and ignore entropy, which switches
-    SAFE off.
+    The penalty grows as entropy falls; that of the public code is a number without a gradient. frozen: keep
+    the first threshold and ignore entropy, which switches SAFE off.
     """
 
     def make(world: World, start_RP: Tensor) -> Any:
@@ -246,8 +246,9 @@ EXPERIMENT = REWARDED.experiment(
             claims=("ppo-max-ends-above-bare-ppo", "ppo-max-ends-above-bare-ppo-over-a-long-run"),
         ),
         "SAFE": Part(
-            "where the reward model is refitted halfway; no crash is there to prevent, as tuned PPO with a "
-            "fixed KL crashes in none of 870 runs of four settings",
+            "where the reward model is refitted halfway; the penalty acts, which has no gradient in the "
+            "public code; no crash is there to prevent, as tuned PPO with a fixed KL crashes in none of 870 "
+            "runs of four settings",
             ("safe-averages-above-a-fixed-kl",),
         ),
         "P3O": Part(
