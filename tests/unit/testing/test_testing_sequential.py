@@ -252,21 +252,20 @@ def test_bets_do_not_depend_on_how_the_draws_are_cut_into_chunks_or_on_the_unit(
 
 @pytest.mark.slow
 def test_the_sequential_test_keeps_both_rates_over_every_path():
-    n, rates = 12, (0.1, 0.2)
+    x, found = paths(12), []
+    for path in x:
+        test = SequentialMean(0.5, 0.45, (0, 1), 0.1, 0.2)
+        test.add(path)
+        found.append(test.verdict)
 
-    def chances(p, mean, delta):
-        found = {"biased": 0.0, "equivalent": 0.0, None: 0.0}
-        for path in paths(n):
-            test = SequentialMean(mean, delta, (0, 1), *rates)
-            test.add(path)
-            found[test.verdict] += float(np.prod(np.where(path == 1, p, 1 - p)))
-        return found
+    def chance(verdict, p):
+        chance_M = np.prod(np.where(x == 1, p, 1 - p), axis=1)
+        return chance_M[[each == verdict for each in found]].sum()
 
-    at_truth, off = chances(0.5, 0.5, 0.45), chances(0.95, 0.5, 0.45)
-    assert at_truth["biased"] <= rates[0]
-    assert off["equivalent"] <= rates[1]
-    assert at_truth["equivalent"] > 0.3
-    assert off["biased"] > 0.3
+    assert chance("biased", 0.5) <= 0.1
+    assert chance("equivalent", 0.95) <= 0.2
+    assert chance("equivalent", 0.5) > 0.3
+    assert chance("biased", 0.95) > 0.3
 
 
 @pytest.mark.parametrize(("p", "verdict"), [(0.3, "equivalent"), (0.45, "biased")])
