@@ -12,11 +12,11 @@ from envs.logged_data import covering
 from testbed.offline.tabular_offline import fitted_q, greedy
 
 NAME = "constrained-ogsrl"
-SEEDS, FRESH, STATES, ACTIONS, LOGGED = 240, 10_000, 12, 5, 4
-"""FRESH: offset of the seeds, so that worlds differ from those of an earlier table (margin 0.3)."""
+SEEDS, FRESH, STATES, ACTIONS, LOGGED = 240, 20_000, 12, 5, 4
+"""FRESH: offset of the seeds, so that worlds differ from those of earlier tables."""
 SIZES = (300, 1000, 3000)
-LURE = 1.0
-"""Extra reward of an unsafe state."""
+LURE, COST = 1.0, 1000.0
+"""Extra reward of an unsafe state, and what a step there costs where the plan is charged for it."""
 MARGIN, NEAR = 0.01, 0.1
 """Margins: probability of an unsafe state a discounted step; value, rewards having deviation 1. Pre-set."""
 
@@ -41,7 +41,7 @@ def hazards(seeds: Seeds) -> tuple[Worlds, Bools, Bools]:
 
 
 def rows(seeds: Seeds) -> Rows:
-    """Return unsafe shares and values of plans under three guardians, by number of logged steps."""
+    """Return unsafe shares and values of plans under four guardians, by number of logged steps."""
     drawn = tuple(seed + FRESH for seed in seeds)
     worlds, logged_RSA, safe_RSA = hazards(drawn)
     solvable_R = np.flatnonzero(safe_RSA.any((1, 2)))
@@ -54,9 +54,13 @@ def rows(seeds: Seeds) -> Rows:
         counts = worlds.logged(mu_RSA, steps, drawn, f"log of {steps}")
         seen_RSA, guessed_RSA = action_support(counts.visit_RSA), guessed_rewards(counts, drawn)
         inside_RSA = trajectory_support(seen_RSA, counts.moves_RSAS, unsafe_S)
-        guards = {"none": np.ones_like(seen_RSA), "actions": seen_RSA, "trajectories": inside_RSA}
+        guards = {
+            "none": np.ones_like(seen_RSA), "actions": seen_RSA, "actions, costs": seen_RSA,
+            "trajectories": inside_RSA,
+        }  # fmt: skip
         for name, allowed_RSA in guards.items():
-            q_RSA = fitted_q(counts.moves_RSAS, guessed_RSA, DISCOUNT, allowed_RSA)
+            cost_S1 = COST * unsafe_S[:, None] * (name == "actions, costs")
+            q_RSA = fitted_q(counts.moves_RSAS, guessed_RSA - cost_S1, DISCOUNT, allowed_RSA)
             # Where the guardian allows nothing the plan has to act too: it takes a logged action.
             pi_RSA = greedy(q_RSA, np.where(allowed_RSA.any(-1, keepdims=True), allowed_RSA, seen_RSA))
             found = {"unsafe": worlds.state_law(pi_RSA)[:, :2].sum(-1), "lost": best_R - worlds.value(pi_RSA)}
@@ -67,7 +71,8 @@ EXPERIMENT = Experiment(
     question="Which guardian keeps an offline plan safe, and what does it cost?",
     source="Yan et al. (2025), Offline guarded safe reinforcement learning (OGSRL), arXiv:2505.16242",
     differs="random finite worlds, tables, a budget of 0; the guardian is computed from counts; without "
-    "one, Q of an unseen pair is a guess; only the guardian of trajectories knows which states are unsafe; "
+    "one, Q of an unseen pair is a guess; which states are unsafe is told to the guardian of trajectories, and "
+    "by a cost of 1000 to one on actions; "
     "`lost` is the value below the best policy that can stay safe within the log",
     compute=of_seeds(NAME, rows, SEEDS, {"lure": LURE}),
     keys=("run", "seed", "steps", "guardian"), metrics=("unsafe", "lost"),
@@ -76,9 +81,9 @@ EXPERIMENT = Experiment(
         "final by setting", x="steps: logged steps", y="unsafe: share of steps in unsafe states",
         arm=("guardian",),
         says="Shows the share of steps in unsafe states, which pay more, against logged steps, for plans in "
-        "random worlds of 12 states; the plan may take any action (none), only logged actions (actions), "
-        "unsafe or not, or only those that, by the log, never lead to an unsafe or unknown state "
-        "(trajectories).",
+        "random worlds of 12 states; the plan may take any action (none), only logged actions "
+        "(actions), the same at a cost of 1000 a step in unsafe states (actions, costs), or only those that, by "
+        "the log, never lead to an unsafe or unknown state (trajectories).",
     ),
     systems=("OGSRL",),
 )  # fmt: skip
@@ -86,12 +91,12 @@ EXPERIMENT = Experiment(
 asks(EXPERIMENT,
     ("trajectory-guardian-keeps-sampled-plans-safe", "From 3000 logged steps, plans within the trajectory "
      "guardian are unsafe in under 0.01 of their steps.", {"guardian": "trajectories", "steps": SIZES[-1]},
-     None, MARGIN, {"below": True}),
-    ("action-guardian-is-not-enough", "From 3000 logged steps, plans within the action guardian, which does "
-     "not know unsafe states, are unsafe in 0.1 more of their steps than plans within the trajectory "
-     "guardian, which does.",
-     {"guardian": "actions"}, {"guardian": "trajectories"}, 0.1, {"over": {"steps": SIZES[-1]}}),
-    outcome="unsafe",
+     None, {"below": True}),
+    ("action-guardian-with-costs-is-not-enough", "From 3000 logged steps, plans within the action guardian "
+     "that pay 1000 for a step in an unsafe state are there in 0.01 more of their steps than plans within the "
+     "trajectory guardian.", {"guardian": "actions, costs"}, {"guardian": "trajectories"},
+     {"over": {"steps": SIZES[-1]}}),
+    outcome="unsafe", by=MARGIN,
 )  # fmt: skip
 
 

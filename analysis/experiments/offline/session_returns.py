@@ -160,7 +160,8 @@ EXPERIMENT = TunedArms(ARMS, learn, "both", PILOTS, endless={"parts": (1.0,), "l
 )  # fmt: skip
 asks(EXPERIMENT,
     ("two-returns-beat-cloning", "In tables, cloning conditioned on high clicks and high length to come has "
-     "a mean share of both rewards 0.02 above that of cloning the log.", "both returns", "cloned"),
+     "a mean share of both rewards 0.02 above that of cloning the log.", "both returns", "cloned",
+     {"off": {"arm": "length"}}),
     ("two-returns-beat-one-return", "Cloning conditioned on high clicks and high length to come has a mean "
      "share of both rewards 0.02 above that of cloning conditioned on one of them, each at its best "
      "thresholds.", "both returns", ("clicks", "length"), {"off": {"arm": "cloned"}}),
