@@ -71,9 +71,9 @@ EXPERIMENT = Experiment(
     question="Which guardian keeps an offline plan safe, and what does it cost?",
     source="Yan et al. (2025), Offline guarded safe reinforcement learning (OGSRL), arXiv:2505.16242",
     differs="random finite worlds, tables, a budget of 0; the guardian is computed from counts; without "
-    "one, Q of an unseen pair is a guess; which states are unsafe is told to the guardian of trajectories, and "
-    "by a cost of 1000 to one on actions; "
-    "`lost` is the value below the best policy that can stay safe within the log",
+    "one, Q of an unseen pair is a guess; the guardian of trajectories knows which states are unsafe, and so "
+    "does a plan on logged actions that pays for them; `lost` is the value below the best policy that can "
+    "stay safe within the log",
     compute=of_seeds(NAME, rows, SEEDS, {"lure": LURE}),
     keys=("run", "seed", "steps", "guardian"), metrics=("unsafe", "lost"),
     margins={"share of steps in unsafe states": MARGIN, "value": NEAR},
@@ -82,8 +82,8 @@ EXPERIMENT = Experiment(
         arm=("guardian",),
         says="Shows the share of steps in unsafe states, which pay more, against logged steps, for plans in "
         "random worlds of 12 states; the plan may take any action (none), only logged actions "
-        "(actions), the same at a cost of 1000 a step in unsafe states (actions, costs), or only those that, by "
-        "the log, never lead to an unsafe or unknown state (trajectories).",
+        "(actions), the same at a cost of 1000 a step in unsafe states (actions, costs), or only those that, "
+        "by the log, never lead to an unsafe or unknown state (trajectories).",
     ),
     systems=("OGSRL",),
 )  # fmt: skip
@@ -93,8 +93,8 @@ asks(EXPERIMENT,
      "guardian are unsafe in under 0.01 of their steps.", {"guardian": "trajectories", "steps": SIZES[-1]},
      None, {"below": True}),
     ("action-guardian-with-costs-is-not-enough", "From 3000 logged steps, plans within the action guardian "
-     "that pay 1000 for a step in an unsafe state are there in 0.01 more of their steps than plans within the "
-     "trajectory guardian.", {"guardian": "actions, costs"}, {"guardian": "trajectories"},
+     "that pay 1000 for a step in an unsafe state are there in 0.01 more of their steps than plans within "
+     "the trajectory guardian.", {"guardian": "actions, costs"}, {"guardian": "trajectories"},
      {"over": {"steps": SIZES[-1]}}),
     outcome="unsafe", by=MARGIN,
 )  # fmt: skip
