@@ -78,7 +78,9 @@ def linear_weight(logged: LoggedDistribution, weight_SA: Floats, model_SA: Float
     within_S = (logged.mu_SA * corrected_SA**2).sum(axis=-1) - corrected_S**2
     across = float(logged.context_S @ center_S**2) - float(logged.context_S @ center_S) ** 2
     bias_S = (logged.mu_SA * (weight_SA - logged.weight_SA) * error_SA).sum(axis=-1)
-    return Moments(float(logged.context_S @ bias_S), float(logged.context_S @ (noise_S + within_S)) + across)
+    n_variance = float(logged.context_S @ (noise_S + within_S)) + across
+    # Differences of moments leave -1e-17 for a variance of 0.
+    return Moments(float(logged.context_S @ bias_S), max(n_variance, 0.0))
 
 
 def number_of_counts(n: int, atoms: int) -> int:

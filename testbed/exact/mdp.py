@@ -104,7 +104,9 @@ def weighted_moments(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats) -> Weighted
 
 def importance_variance(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats) -> float:
     """Var_mu(w G) = E_mu[w^2 G^2] - J(pi)^2 of trajectory importance sampling, one episode."""
-    return weighted_moments(world, pi_SA, mu_SA).square_return_square - float(world.value(pi_SA)) ** 2
+    square = weighted_moments(world, pi_SA, mu_SA).square_return_square
+    # Here and below, differences of moments leave -1e-17 for a variance of 0.
+    return max(square - float(world.value(pi_SA)) ** 2, 0.0)
 
 
 def doubly_robust_variance(
@@ -129,7 +131,7 @@ def doubly_robust_variance(
         variance_S = by_action_S + (square_SA * inner_SA).sum(axis=-1)
         variance_S = np.where(world.tables.terminal_S, 0.0, variance_S)
     first_S = value_TS[0]
-    return float(world.start_S @ (variance_S + first_S**2) - (world.start_S @ first_S) ** 2)
+    return max(float(world.start_S @ (variance_S + first_S**2) - (world.start_S @ first_S) ** 2), 0.0)
 
 
 def per_decision_variance(world: FiniteMDP, pi_SA: Floats, mu_SA: Floats) -> float:
@@ -155,7 +157,7 @@ def additive_moments(world: FiniteMDP, mu_SA: Floats, weight_TSA: Floats) -> tup
         variance_S = (mu_SA * (inner_SA + mean_SA**2)).sum(axis=-1) - mean_S**2
         mean_S, variance_S = (np.where(world.tables.terminal_S, 0.0, x_S) for x_S in (mean_S, variance_S))
     mean = float(world.start_S @ mean_S)
-    return mean, float(world.start_S @ (variance_S + mean_S**2)) - mean**2
+    return mean, max(float(world.start_S @ (variance_S + mean_S**2)) - mean**2, 0.0)
 
 
 def enumerate_episodes(world: FiniteMDP, mu_SA: Floats, most: int = MOST_EPISODES) -> EpisodeTable:

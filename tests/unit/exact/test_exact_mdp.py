@@ -49,6 +49,23 @@ def test_the_right_model_leaves_no_variance_in_a_deterministic_world_and_noise_s
     assert mdp.doubly_robust_variance(noisy, pi, mu, noisy.q_value(pi)) == pytest.approx(wanted)
 
 
+def test_a_variance_of_zero_is_not_below_it():
+    found = []
+    for seed in range(40):
+        rng = np.random.default_rng(seed)
+        moves = {"transition_SAS": np.eye(3)[rng.integers(3, size=(3, 2))], "start_S": np.eye(3)[0]}
+        world = random_mdp(seed, **moves)
+        pi, mu = pair(world)
+        law = np.eye(2)[rng.integers(2, size=3)]
+        found += [
+            mdp.doubly_robust_variance(world, pi, mu, world.q_value(pi)),
+            mdp.importance_variance(world, law, law),
+            mdp.additive_moments(world, law, np.ones((world.horizon, 3, 2)))[1],
+        ]
+    assert min(found) >= 0
+    assert max(found) < 1e-12
+
+
 @pytest.mark.parametrize("name", ["random", "terminal", "bernoulli"])
 def test_marginalized_weights_are_unbiased_and_are_the_conditional_means_of_the_prefix_ratio(name):
     world = SMALL[name]
