@@ -9,7 +9,7 @@ from testbed.advantages import advantage
 from testbed.advantages.grouped import group_std
 from testbed.data.groups import Packed, group_centered, group_size, group_sum
 from testbed.data.signals import Signals
-from testbed.errors import unknown
+from testbed.errors import UserError, unknown
 from testbed.losses.subsets import log_binomial
 
 
@@ -29,6 +29,8 @@ def max_at_k(
     Weights are computed in float64. k = 2 is the smallest that differs from the mean, not a default of the
     papers.
     """
+    if k < 1:
+        raise UserError(f"k of max_at_k is {k}, expected at least 1 response to take the best of.")
     packed = Packed.sorted_by(signals.reward_B, signals.group_B)
     reward_NG = packed.put(signals.reward_B.double(), 0.0)
     size_N1 = packed.size_N[..., None]

@@ -13,7 +13,13 @@ from torch import Tensor
 
 from testbed.advantages import advantage
 from testbed.data.compact import Compact
-from testbed.data.groups import group_size, group_sum, group_weighted_average, group_weighted_quantile
+from testbed.data.groups import (
+    group_max,
+    group_size,
+    group_sum,
+    group_weighted_average,
+    group_weighted_quantile,
+)
 from testbed.data.signals import Signals
 from testbed.errors import unknown
 
@@ -115,12 +121,15 @@ def optimal_token_baseline(
     """
     method = "optimal_token_baseline"
     energy_BT = signals.tokens("score_norm_BT", method)
-    if level == "token":
-        energy_BT = energy_BT * (2 * signals.tokens("log_rho_BT", method)).exp()
-    elif level == "sequence":
-        energy_BT = energy_BT * (2 * signals.log_weight(method)).exp()[..., None]
-    elif level != "none":
+    if level not in ("none", "token", "sequence"):
         raise unknown("ratio level", level, ("none", "token", "sequence"))
+    if level != "none":
+        sequence = level == "sequence"
+        log_BT = signals.log_weight(method)[..., None] if sequence else signals.tokens("log_rho_BT", method)
+        # The baseline is a ratio of energies: a group's largest weight cancels, and may overflow in float32.
+        top_B = group_max(log_BT.amax(-1), signals.group_B)
+        top_B = torch.where(top_B.isfinite(), top_B, 0.0)
+        energy_BT = energy_BT.double() * (2 * (log_BT - top_B[..., None])).double().exp()
     compact = Compact(signals.require("mask_BT", method))
     return_BT = compact.put(returns(signals, method))
     energy_BT = torch.where(compact.filled_BT, compact.put(energy_BT).cumsum(-1), 0.0)
@@ -128,7 +137,7 @@ def optimal_token_baseline(
     group_TB = signals.group_B.unsqueeze(-2).expand(energy_BT.mT.shape)
     total_TB = group_sum(energy_BT.mT, group_TB)
     weighted_TB = group_sum((energy_BT * return_BT).mT, group_TB)
-    baseline_BT = (weighted_TB / torch.where(total_TB > 0, total_TB, 1.0)).mT
+    baseline_BT = (weighted_TB / torch.where(total_TB > 0, total_TB, 1.0)).mT.to(return_BT.dtype)
     size_B = group_size(signals.reward_B, signals.group_B)
     alone_BT = (size_B == 1)[..., None].expand(baseline_BT.shape)
     if zero_tail:

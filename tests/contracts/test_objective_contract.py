@@ -318,7 +318,7 @@ WRONG = (
     ("red_drop", {"sede": 1}, "no hyperparameter 'sede'"),
     ("st_ppo", {"correction": "norms"}, "correction 'norms'"),
     ("tis", {"level": "sentence"}, "Unknown ratio level 'sentence'"),
-    ("two_sided", {"delta": 0.9}, "delta=0.9"),
+    ("two_sided", {"delta": 0.9}, "delta=0.9"), ("max_at_k", {"k": 0}, "expected at least 1 response"),
 )  # fmt: skip
 
 

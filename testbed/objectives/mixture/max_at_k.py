@@ -7,7 +7,7 @@ from torch import Tensor
 
 from testbed.data.batch import Batch
 from testbed.data.groups import Packed
-from testbed.errors import unknown
+from testbed.errors import UserError, unknown
 from testbed.losses.ratios import log_token
 from testbed.losses.subsets import log_binomial, log_sum_before
 from testbed.objectives import objective
@@ -35,6 +35,8 @@ def max_at_k(
     """
     if order not in ("exact", "first"):
         raise unknown("order", order, ("exact", "first"))
+    if k < 1:
+        raise UserError(f"k of max_at_k is {k}, expected at least 1 response to take the best of.")
     log_w_B = log_token(logp_BT, batch).sum(-1).detach()
     packed = Packed.sorted_by(batch.reward_B, batch.group_B)
     reward_NG = packed.put(batch.reward_B.double(), 0.0)

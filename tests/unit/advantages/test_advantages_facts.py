@@ -94,6 +94,25 @@ def test_unknown_choices_are_answered_with_the_known_ones():
         refuses("expected positive numbers", baseline, "shaped_std", VCPO, **wrong)
 
 
+@pytest.mark.parametrize("level", ["token", "sequence"])
+@pytest.mark.parametrize("shift", [-60.0, 0.0, 60.0])
+def test_a_factor_of_all_weights_cancels_in_the_token_baseline_also_in_float32(level, shift):
+    ones = torch.ones(3, 1)
+    log_rho = torch.tensor([[0.0], [1.0], [-1.0]]) + shift
+    signals = Signals(
+        torch.tensor([1.0, 0.0, 1.0]), torch.zeros(3, dtype=torch.int64), ones.bool(), log_rho,
+        score_norm_BT=ones,
+    )  # fmt: skip
+    e = np.exp(2.0)
+    found = signals.reward_B - advantage["optimal_token_baseline"].bind(level=level)(signals)[:, 0]
+    assert found.dtype == torch.float32
+    np.testing.assert_allclose(found, (1 + 1 / e) / (1 + e + 1 / e), rtol=1e-5)
+
+
+def test_the_best_of_no_response_is_refused():
+    refuses("k of max_at_k is 0, expected at least 1", baseline, "max_at_k", VCPO, k=0)
+
+
 def test_weights_far_beyond_floating_point_still_choose_a_baseline():
     huge = single([1, 0, 1], [1, 1, 1], [1, 1, 1])
     log_rho = torch.tensor([[1e4], [0.0], [-1e4]]).double()
