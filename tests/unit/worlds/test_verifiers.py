@@ -1,14 +1,18 @@
 """Verifiers reward training in place of the task, which stays the gold beside them."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
+import torch
 from support.refusals import refuses
 
+from envs.tokens.jsonl import ERROR
 from testbed.config.run import Run
 from testbed.execution.preflight import check_arguments
 from testbed.training.loop import train_pack
+from testbed.worlds.rewards import Rewards
 from testbed.worlds.task_registry import token_task
 from testbed.worlds.verifier_rewards import Compared, fixed_uniform, verifier_of
 
@@ -55,6 +59,17 @@ def test_reward_models_prefer_right_places_they_see_and_none_they_do_not():
     assert (weight_F[:3] == 0).sum() == 1
     assert (weight_F[:3][weight_F[:3] != 0] > 0).all()
     assert not np.allclose(weight_F, made.fit(4)[0][0])
+
+
+def test_failures_of_some_cells_are_not_shared_out_among_all():
+    task = SimpleNamespace(
+        failures_N=np.array([ERROR, 0] * 8), score=lambda prompt, *_: np.zeros(len(prompt))
+    )
+    rewards = Rewards(RUN, task, (0, 1, 2, 3))
+    for cells, errors in ((2, {}), (4, {"verifier/errors": [2.0] * 4, "verifier/timeouts": [0.0] * 4})):
+        token = torch.zeros(cells, 16 // cells, 3, dtype=torch.int64)
+        rewards.gold(np.zeros((cells, 16 // cells, 4), np.int64), token, token == 0, 1)
+        assert {name: count.tolist() for name, count in rewards.counts.items()} == errors
 
 
 def test_training_reads_the_verifier_and_accuracy_the_task():
