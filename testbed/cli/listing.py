@@ -177,6 +177,10 @@ def list_all(
     """
     known = kinds()
     if kind is None:
+        if by:
+            raise UserError(
+                f"--by {by} counts the names of one kind; give the kind: testbed list systems --by status."
+            )
         if json:
             show.as_json({name: each.rows() for name, each in known.items()})
             return

@@ -3,7 +3,7 @@
 import inspect
 import typing
 from collections.abc import Callable, Collection, Iterator, Mapping
-from types import NoneType
+from types import NoneType, UnionType
 from typing import Any, Literal
 
 from testbed.errors import suggest
@@ -90,8 +90,9 @@ def _of_default(default: Any) -> Any:
 def _checkable(kind: Any) -> bool:
     if typing.get_origin(kind) is Literal:
         return True
-    parts = typing.get_args(kind) or (kind,)
-    return all(part in PLAIN for part in parts) and typing.get_origin(kind) not in (tuple, list, dict)
+    # Of generic types only unions: the int in Sequence[int] is an item, not a value.
+    plain = typing.get_origin(kind) in (None, typing.Union, UnionType)
+    return plain and all(part in PLAIN for part in typing.get_args(kind) or (kind,))
 
 
 WORDS = {bool: "true or false", int: "a whole number", float: "a number", str: "text", NoneType: "nothing"}

@@ -239,7 +239,8 @@ def expected_share(weight_A: ArrayLike, mu_A: ArrayLike, n: int, how: str = "kis
         how: kish, perplexity or max.
     """
     weight_A, mu_A = np.asarray(weight_A, dtype=np.float64), np.asarray(mu_A, dtype=np.float64)
-    if weight_A.shape != mu_A.shape or (weight_A < 0).any() or abs(mu_A.sum() - 1) > 1e-9 or n < 1:
+    negative = (weight_A < 0).any() or (mu_A < 0).any()
+    if weight_A.shape != mu_A.shape or negative or abs(mu_A.sum() - 1) > 1e-9 or n < 1:
         raise UserError(
             f"weight_A {weight_A} and mu_A {mu_A} with n = {n}: expected weights >= 0, as many probabilities "
             "that sum to 1, and n >= 1."

@@ -1,6 +1,7 @@
 """Teachers given by weights: initial, better trained, loaded from a file, or with noise."""
 
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -58,8 +59,8 @@ def file(place: Place, *, path: str = "") -> Teacher:
 @teacher("noisy", source="a control: a teacher without information beyond the student's")
 def noisy(place: Place, *, scale: float = 0.5) -> Teacher:
     """The starting weights plus normal noise of `scale` times their root mean square (1 if they are 0)."""
-    if scale < 0:
-        raise UserError(f"scale of teacher 'noisy' is {scale:g}, expected at least 0.")
+    if not 0 <= scale < inf:
+        raise UserError(f"scale of teacher 'noisy' is {scale:g}, expected a finite number of at least 0.")
     P = place.theta_RP.shape[-1]
     drawn = np.stack([rng.generator(run.seed, "teacher/noisy").standard_normal(P) for run in place.runs])
     rms_R1 = place.theta_RP.square().mean(-1, keepdim=True).sqrt()

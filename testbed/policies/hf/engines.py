@@ -149,8 +149,9 @@ def written(found: Sequence[Completion], rows: int, length: int, vocabulary: int
                 f"Response {b} of the engine was written by weights of version {other[0]}, but version "
                 f"{version} was loaded: its weights are stale."
             )
-    if token_BT.min() < 0 or token_BT.max() >= vocabulary:
-        raise UserError(f"The engine wrote token {token_BT.max()}, but the task knows 0 to {vocabulary - 1}.")
+    odd = token_BT[(token_BT < 0) | (token_BT >= vocabulary)]
+    if odd.size:
+        raise UserError(f"The engine wrote token {odd[0]}, but the task knows 0 to {vocabulary - 1}.")
     if not np.isfinite(logp_BT).all() or logp_BT.max() > 1e-4:
         raise UserError("The engine returned log-probabilities that are not finite, or above 0.")
     return torch.from_numpy(token_BT), torch.from_numpy(mask_BT), torch.from_numpy(logp_BT).float()

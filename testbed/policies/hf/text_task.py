@@ -68,6 +68,11 @@ class TextTask(TokenTask):
                 raise UserError(
                     f"A prompt has {len(tokens)} tokens, more than the {self.prompt_length} expected."
                 )
+            if tokens[0] == self.pad_token:
+                raise UserError(
+                    f"A prompt begins with {self.symbols[tokens[0]]!r}, which serves as padding here; give "
+                    "the tokenizer a padding token that no prompt begins with."
+                )
             row_Q[self.prompt_length - len(tokens) :] = tokens
         return prompt_NQ
 

@@ -48,7 +48,8 @@ TINY = ["steps=4", "lag=0,2", "seed=0,1", "prompts=2", "group=2", "log_every=2"]
      (["evidence", "judge", "ess"], "ess"), (["evidence", "pages", "atlass"], "Did you mean 'atlas'"),
      (["run", "--model", "no-such-model"], "no-such-model"),
      (["run", "staleness", "--lora"], "--lora: these options need --model FOLDER"),
-     (["pretrained", "smollm2", "x", "--steps", "3"], "steps: smollm2 is not trained here")],
+     (["pretrained", "smollm2", "x", "--steps", "3"], "steps: smollm2 is not trained here"),
+     (["list", "--by", "status"], "--by status counts the names of one kind; give the kind")],
 )  # fmt: skip
 def test_a_mistake_gets_one_message_exit_code_two_and_writes_nothing(
     capsys, tmp_path, monkeypatch, words, message

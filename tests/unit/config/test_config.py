@@ -1,6 +1,7 @@
 """Runs have one form and ids that stay; arguments are held against what takes them; packs and grids."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any, Literal
 
@@ -186,6 +187,12 @@ class Taker:
 )  # fmt: skip
 def test_an_argument_of_another_name_or_type_is_told_with_what_was_expected(given, words):
     assert list(wrong_arguments("it", taker, given)) == [words] * bool(words)
+
+
+def test_a_sequence_of_numbers_is_no_number():
+    def of_several(x: Sequence[int]) -> None: ...
+
+    assert list(wrong_types("it", of_several, {"x": (1, 2)})) == []
 
 
 def test_hidden_parameters_cannot_be_given_and_types_alone_pass_unknown_names():

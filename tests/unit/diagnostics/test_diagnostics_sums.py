@@ -147,6 +147,10 @@ def test_the_upper_limit_is_a_share():
     assert float(WeightSums.of(np.log([0.0625, 64.0])).kish_upper_limit(0.5)) == pytest.approx(1 / 1024)
 
 
+def test_a_negative_probability_has_no_share():
+    refuses("expected weights >= 0, as many probabilities", expected_share, [1.0, 2.0], [1.5, -0.5], 3)
+
+
 def test_requests_that_cannot_be_answered_say_why():
     refuses("at most 2,000,000", expected_share, np.ones(9), np.full(9, 1 / 9), 60)
     refuses("that sum to 1", expected_share, [1.0, 2.0], [0.5, 0.4], 3)

@@ -113,7 +113,7 @@ def test_vllm_is_given_the_weights_and_its_log_probabilities_are_the_behavior_s(
      ([([1, 2], [-1.0, -1.0], [7, 6])], "Response 0 of the engine was written by weights of version 6, but "
       "version 7 was loaded: its weights are stale."),
      ([([12], [-1.0], [7])], "The engine wrote token 12, but the task knows 0 to 11."),
-     ([([-1, 3], [-1.0, -1.0], [7, 7])], "The engine wrote token 3, but the task knows 0 to 11."),
+     ([([-1, 3], [-1.0, -1.0], [7, 7])], "The engine wrote token -1, but the task knows 0 to 11."),
      *(([([1, 2], [-1.0, bad], [7, 7])], "The engine returned log-probabilities that are not finite, or "
      "above 0.")
        for bad in (float("nan"), -float("inf"), 2e-4))],

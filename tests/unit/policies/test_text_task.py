@@ -127,6 +127,15 @@ def test_a_prompt_that_starts_with_the_end_token_does_not_count_as_padding(sums)
     assert (task._originals(prompt_Q[None]) == sums.prompts(np.random.default_rng(0), 1)).all()
 
 
+def test_a_prompt_that_starts_with_the_padding_of_others_is_refused():
+    characters = {symbol: token for token, symbol in enumerate("0123456789= \nAnswer:")}
+    plain = Tokenizer(models.BPE(vocab=characters, merges=[]))
+    plain.decoder = decoders.Fuse()
+    without_names = transformers.PreTrainedTokenizerFast(tokenizer_object=plain)
+    task = TextTask(RunningSum(digits=2, modulus=4), without_names)
+    refuses("which serves as padding here", task.prompts, np.random.default_rng(0), 32)
+
+
 def test_a_tokenizer_that_changes_prompts_is_refused(sums):
     lossy = byte_level()
     lossy.backend_tokenizer.normalizer = normalizers.Replace("+", "-")

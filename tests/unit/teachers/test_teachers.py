@@ -1,6 +1,7 @@
 """Teachers and guides: who answers, what a student reads of it, and what is refused."""
 
 import dataclasses
+import math
 
 import numpy as np
 import pytest
@@ -140,6 +141,12 @@ def test_a_guided_source_counts_the_groups_it_helps():
 )  # fmt: skip
 def test_what_cannot_be_taught_is_refused_beforehand(fields):
     refuses(".", check_arguments, [changed(TREE, **fields)])
+
+
+@pytest.mark.parametrize("scale", [-1.0, math.nan, math.inf])
+def test_noise_on_a_teacher_has_a_finite_scale(scale):
+    run = changed(TREE, recipe="opd", teacher="noisy", teacher_args={"scale": scale})
+    refuses("expected a finite number of at least 0", placed, run)
 
 
 def test_a_task_without_room_for_a_solution_says_which_has_it():
