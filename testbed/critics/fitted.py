@@ -116,7 +116,7 @@ class Fitted(Critic):
         mask_CBT = rollout.mask_RBT
         loss_C = (square_HCBT.sum(0) * mask_CBT).sum((1, 2)) / (2 * mask_CBT.sum((1, 2)))
         (grad_CK,) = torch.autograd.grad(loss_C.sum(), leaf_CK)
-        # A replica with a diverged policy has no features; its critic stays as it is.
+        # A replica with a diverged policy has no features; then only momentum moves its critic, not to NaN.
         grad_CK = torch.where(torch.isfinite(grad_CK).all(-1, keepdim=True), grad_CK, 0.0)
         rate_C = grad_CK.new_full((len(grad_CK),), self.fit.rate)
         self.w_CK = self.optimizer.step(self.w_CK, grad_CK, rate_C)

@@ -31,8 +31,9 @@ class Batches:
 
 
 def batches(log: Log, budget: int = BUDGET) -> Batches:
-    """Return the log as batches; omits and counts sequences with a token that is not finite.
+    """Return the log as batches; omits and counts sequences with an infinite log-probability or advantage.
 
+    A token with a NaN log-probability is outside the mask, and the rest of its sequence is kept.
     Missing advantages become rewards minus their group's mean. A missing anchor becomes the behavior policy.
     Raises UserError if there are neither advantages nor rewards, or nothing finite is left.
     """

@@ -96,7 +96,7 @@ def aggregate(loss_BT: Tensor, mask_BT: Tensor, mode: str, length: float = 0.0) 
         loss_BT: per-token losses [..., B, T]; values outside the mask are ignored.
         mask_BT: bool, the same shape.
         mode: a name in AGGREGATIONS.
-        length: the constant L of the modes constant and sum_over_length; 0 means the width T.
+        length: the constant L of the modes constant and sum_over_length; 0 and less mean the width T.
 
     Returns:
         The loss [...], one per leading axis.

@@ -17,9 +17,9 @@ from testbed.pipeline.design import Design
 
 WHOLE = ("batch", "group", "member", "length", "version_start", "version_end", "version_trained")
 COLUMNS = (*WHOLE, "time")
-"""batch: counted from 0 without gaps. group, member: prompt and answer. length: tokens. version_start,
-version_end, version_trained: optimizer updates in the weights of the first token, of the last token, and of
-the sample's gradient. time: seconds from the start to its training."""
+"""batch: counted from 0 or 1, without gaps. group, member: prompt and answer. length: tokens.
+version_start, version_end, version_trained: optimizer updates in the weights of the first token, of the last
+token, and of the sample's gradient. time: seconds from the start to its training."""
 ENDINGS = (".csv", ".parquet")
 TOKENS = ("", "first", "last")
 MOST_WRONG = 10
