@@ -154,6 +154,7 @@ class HuggingFacePolicy(Policy):
             drawn = [self._ask(self.engine, th, prompt, group, uniform) for th, prompt, uniform in each]
             token_RBT, mask_RBT, logp_RBT = (torch.stack(p).to(self.device) for p in zip(*drawn, strict=True))
             return token_RBT, mask_RBT, logp_RBT
+        # A distribution expects a row per replica, which one stacked batch does not have.
         if distribution is None and self._stack(theta_RP):
             order = self._order([theta_RP], [0] * uniform_RBT.shape[2], prompt_RNQ.flatten(0, 1), group)
             uniform_1BT = uniform_RBT.flatten(0, 1)[None]
@@ -253,6 +254,7 @@ class HuggingFacePolicy(Policy):
         self, engine: TokenEngine, theta_P: Tensor, prompt_NQ: Tensor, group: int, uniform_BT: Tensor
     ) -> Drawn:
         """Return an outside engine's responses; its log-probabilities are the behavior policy's."""
+        # A version per load, not per update, so that `written` finds responses of weights loaded earlier.
         self.loaded += 1
         engine.load(self._model.plain(theta_P), self.loaded)
         ends = tuple(self.task.end_tokens), tuple(self.task.stops)
@@ -363,6 +365,7 @@ class HuggingFacePolicy(Policy):
         use_BT, head = mask_BT[:, :longest], self._model.head(weights, self.task.vocabulary)
         value_N = rows(feature_BTH[use_BT], head, token_BT[:, :longest][use_BT])
         value_BT = value_N.new_zeros((*mask_BT.shape, *value_N.shape[1:]))
+        # Both masks have the same tokens in the same order, because no dropped column has one.
         return value_BT.masked_scatter(mask_BT if value_N.dim() == 1 else mask_BT[..., None], value_N)
 
     def _logp_rows(self, feature_NH: Tensor, head: Head, token_N: Tensor) -> Tensor:

@@ -72,16 +72,19 @@ def add_adapters(model: Any, lora: Lora) -> None:
         with warnings.catch_warnings(), torch.random.fork_rng(devices=[]):
             warnings.simplefilter("ignore")  # about Conv1D, whose layout peft then detects
             torch.manual_seed(rng.key(0, "lora") % 2**63)
+            # No dropout: sampler and trainer would differ at equal weights.
             inject_adapter_in_model(LoraConfig(lora_dropout=0.0, **settings), model, NAME)
     except (AttributeError, TypeError, ValueError) as error:  # peft trusts the fields of a saved adapter
         raise UserError(f"LoRA cannot be added: {str(error).splitlines()[0]}") from error
     for layer in _layers(model).values():
         for half in (layer.lora_A, layer.lora_B):
             if NAME in half and half[NAME].bias is None:
+                # A change of class keeps peft's modules, their names and their weights.
                 half[NAME].__class__ = StackedLinear
     if lora.folder:
         _load(model, Path(lora.folder))
     elif lora.targets != ALL:
+        # peft refuses targets only if it finds none of them.
         names = [name.rpartition(".")[2] for name in _layers(model)]
         for target in settings["target_modules"]:
             if target not in names:

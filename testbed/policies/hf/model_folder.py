@@ -267,6 +267,7 @@ def refuse_unloadable(folder: Path) -> None:
                 )
 
 
+# Size and time are only in the cache's key, so that a file written again is read again.
 @cache
 def _faults(path: Path, _size: int, _changed_ns: int) -> tuple[tuple[str, str], ...]:
     """Return the tensors of a file that have another type or are not finite; a gigabyte takes about 0.1 s."""

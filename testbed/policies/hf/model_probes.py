@@ -46,6 +46,7 @@ def packing_works(model: CausalModel, columns: int) -> bool:
 
     False for positions by distance in the row, and for windows or masks that the model makes itself.
     """
+    # In 16 bits rounding alone exceeds the tolerance below.
     if model.dtype.itemsize < 4 or not model.takes_positions:
         return False
     weights, device = dict(model.module.named_parameters()), model.module.device
@@ -75,6 +76,7 @@ def sharing_works(model: CausalModel) -> bool:
     token_BT = token_NQ[:, 1:3].repeat_interleave(2, 0)
     found = []
     try:
+        # The loop sets the model's own attribute; whoever asks sets it again afterwards.
         for model.least_common in (sys.maxsize, 3):
             prefix = model.run_prompts(weights, token_NQ, real_NQ, 2)
             found += [model.run_tokens(weights, prefix, token_BT, new=2)]

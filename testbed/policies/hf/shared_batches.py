@@ -71,12 +71,14 @@ class Ranks:
     def total(self, value: Tensor) -> Tensor:
         """Return the sum over ranks, with equal bits in each."""
         whole = value.to(self.device, torch.int64 if value.dtype == torch.bool else value.dtype).contiguous()
+        # The sum is written into its argument, which may be the caller's.
         whole = whole.clone() if whole is value else whole
         dist.all_reduce(whole)
         return whole.to(value.dtype)
 
     def of_first(self, compute: Callable[[], np.ndarray], size: int) -> np.ndarray:
         """Return the first rank's result, float64 [size]; the others wait for it."""
+        # The others add zeros, so that the sum is the first rank's result.
         value = torch.zeros(size, dtype=torch.float64)
         if self.rank == 0:
             value = torch.from_numpy(np.asarray(compute(), dtype=np.float64))

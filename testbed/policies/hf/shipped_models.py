@@ -69,6 +69,7 @@ def write_pretrained(name: str, out: Path) -> None:
     with tempfile.TemporaryDirectory(prefix=".pretrained-", dir=out.parent) as made:
         folder = Path(made) / "model"
         _convert(_joined(parts, Path(made) / shipped.file), folder)
+        # A move into a folder that exists would put the model inside it.
         if out.exists():
             out.rmdir()
         shutil.move(str(folder), str(out))
