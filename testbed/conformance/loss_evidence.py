@@ -5,6 +5,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from operator import itemgetter
 
 import numpy as np
 import torch
@@ -100,7 +101,7 @@ class Evidence:
             for move in (0.31, -0.37, 1.3, -1.3):
                 logp = self.logp[r].clone()
                 logp[row, column] += move
-                one = self.batch.map(lambda value, r=r: value[r])  # type: ignore[misc]
+                one = self.batch.map(itemgetter(r))
                 moved = ~close(call(self.binding, logp, one).weight_BT, self.weight[r], self.tolerance)
                 moved[row, column] = False
                 group_B = one.group_B == one.group_B[row]
@@ -116,7 +117,7 @@ class Evidence:
 
     def _differs(self, batch: Batch) -> bool:
         for r in (1, 4, 8, 10):
-            one = batch.map(lambda value, r=r: value[r])  # type: ignore[misc]
+            one = batch.map(itemgetter(r))
             found = call(self.binding, self.logp[r], one).weight_BT
             if not bool(close(found, self.weight[r], self.tolerance).all()):
                 return True

@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from operator import attrgetter, itemgetter
 from typing import Any
 
 import torch
@@ -45,8 +46,7 @@ def without_penalty(evidence: Evidence) -> tuple[Evidence, Evidence] | None:
     )
     found = []
     for r in range(len(evidence.rows)):
-        one = silent.map(lambda value, r=r: value[r])  # type: ignore[misc]
-        found.append(call(evidence.binding, evidence.logp[r], one).weight_BT)
+        found.append(call(evidence.binding, evidence.logp[r], silent.map(itemgetter(r))).weight_BT)
     alone = replace(evidence, weight=torch.stack(found), batch=silent)
     return (replace(evidence, weight=evidence.weight - alone.weight), alone) if alone.kept.any() else None
 
@@ -141,11 +141,13 @@ def identify(binding: Binding, among: Iterable[str] = ()) -> Identity:
         if split is not None:
             rest, _ = ranked(split[0], starts, verify=False)
             joined = [with_term(split[1], fit) for fit in rest if fit.exact]
-            fits = sorted([fit for fit in joined if fit] + fits, key=_rank, reverse=True)
+            fits = sorted([fit for fit in joined if fit] + fits, key=attrgetter("rank"), reverse=True)
             equals = _equals(evidence, fits)
     if not equals:
         whole, equals = ranked(evidence, starts)
-        fits = sorted([*whole, *(fit for fit in fits if fit.reference.terms)], key=_rank, reverse=True)
+        fits = sorted(
+            [*whole, *(fit for fit in fits if fit.reference.terms)], key=attrgetter("rank"), reverse=True
+        )
     if evidence.binding.one_old and {"mu", "anchor"} & evidence.reads:
         notes.append("It takes one old log-probability: sampler and anchor cannot be told apart.")
     if evidence.leaks:
@@ -158,7 +160,7 @@ def identify(binding: Binding, among: Iterable[str] = ()) -> Identity:
 
 def _values(evidence: Evidence, reference: Reference) -> str:
     """Say whether the loss returns the entry's values on the stack."""
-    batches = [evidence.batch.map(lambda value, r=r: value[r]) for r in range(len(evidence.rows))]  # type: ignore[misc]
+    batches = [evidence.batch.map(itemgetter(r)) for r in range(len(evidence.rows))]
     theirs = [reference.value(logp, batch) for logp, batch in zip(evidence.logp, batches, strict=True)]
     size = max(map(abs, (*theirs, *evidence.values)), default=0.0)
     gaps = [abs(a - b) for a, b in zip(evidence.values, theirs, strict=True)]
@@ -184,9 +186,7 @@ def observed(binding: Binding) -> Evidence:
         except LossError as error:
             first = first or error
             continue
-        weight = evidence.weight
-        changed = [e for e in found if e.weight.shape == weight.shape and torch.equal(e.weight, weight)]
-        if not changed:
+        if not any(torch.equal(known.weight, evidence.weight) for known in found):
             found.append(evidence)
     if not found:
         raise first or LossError("raises", f"{binding.name} cannot be called.")
@@ -223,9 +223,8 @@ def with_advantages(evidence: Evidence, names: Sequence[str]) -> list[Reference]
             continue
         ways.append((name, {}))
         defaults = advantage[name].defaults
-        more = [{"std": "population"}] if "std" in defaults else [{}]
-        scales = [{"eps": e} if "eps" in defaults else {} for e in (1e-4, 1e-8, 1e-6)]
-        ways += [(name, {**one, **scale}) for one in more for scale in scales]
+        std = {"std": "population"} if "std" in defaults else {}
+        ways += [(name, std | ({"eps": e} if "eps" in defaults else {})) for e in (1e-4, 1e-8, 1e-6)]
     quick = ("reinforce", "ppo_clip", "gspo", "cispo")
     made = [(q, name, pairs(**args)) for name, args in ways for q in quick]
     starts = [Reference(q, advantage=name, advantage_args=args) for q, name, args in made]
@@ -240,10 +239,6 @@ def _plain(reference: Reference) -> bool:
     return math.isclose(reference.factor, 1.0, rel_tol=1e-4)
 
 
-def _rank(fit: Fit) -> tuple[float, float]:
-    return fit.rank
-
-
 def _scored(evidence: Evidence, starts: Iterable[Reference]) -> list[Fit]:
     fits = []
     for start in starts:
@@ -251,7 +246,7 @@ def _scored(evidence: Evidence, starts: Iterable[Reference]) -> list[Fit]:
             fits.append(best_aggregation(evidence, start))
         except Exception:  # the batch lacks an input of this objective
             continue
-    return sorted(fits, key=_rank, reverse=True)
+    return sorted(fits, key=attrgetter("rank"), reverse=True)
 
 
 def ranked(
@@ -299,7 +294,7 @@ def _searched(evidence: Evidence, fit: Fit, numbers: Sequence[float]) -> Fit:
             now = fitted(evidence, replace(fit.reference, hyper=()), numbers, known)
         except Exception:  # the batch lacks an input of this objective
             continue
-        best = max(best, now, key=lambda each: each.rank)
+        best = max(best, now, key=attrgetter("rank"))
         if best.exact:
             break
     return best

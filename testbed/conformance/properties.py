@@ -4,6 +4,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
+from operator import itemgetter
 
 import torch
 from hypothesis import strategies as st
@@ -116,7 +117,7 @@ def reordered(judged: Judged, rows: Rows) -> bool:
     width = max(len(row.tokens) for row in rows)
     order = [*range(1, len(rows)), 0]
     logp, batch = tensors(rows, width)
-    moved = batch.map(lambda value: value[order])
+    moved = batch.map(itemgetter(order))
     first, second = judged.weights(logp, batch)[order], judged.weights(logp[order], moved)
     return not bool(close(first, second, judged.tolerance).all())
 
@@ -162,8 +163,7 @@ def split(judged: Judged, rows: Rows) -> bool:
     share = [1.0, 1.0] if global_ else micro_batch_weights(masks, mode, length).tolist()
     found = []
     for part, weight in zip(parts, share, strict=True):
-        one = batch.map(lambda value, part=part: value[part])  # type: ignore[misc]
-        found.append(weight * judged.weights(logp[part], one, totals=totals))
+        found.append(weight * judged.weights(logp[part], batch.map(itemgetter(part)), totals=totals))
     return not bool(close(torch.cat(found), whole, judged.tolerance).all())
 
 
