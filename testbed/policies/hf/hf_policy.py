@@ -296,7 +296,7 @@ class HuggingFacePolicy(Policy):
     ) -> list[list[DecodeRequest]]:
         """Group the rows of every replica by equal sequences of versions."""
         recomputed, replicas = checked_cache(cache) == "recomputed", []
-        version_RBT = checked_versions(version_RBT, torch.Size(shape), theta_RWP.shape[1])
+        version_RBT = checked_versions(version_RBT, shape, theta_RWP.shape[1])
         for theta_WP, version_BT, prompt_NQ in zip(theta_RWP, version_RBT, prompt_RNQ, strict=True):
             whole = self._order(theta_WP, version_BT[0].tolist(), prompt_NQ, group)
             replicas.append(split_by_version(replace(whole, recomputed=recomputed), version_BT))
@@ -356,16 +356,14 @@ class HuggingFacePolicy(Policy):
     ) -> Tensor:
         """Apply `rows` to the features of the counted tokens, and scatter the results."""
         weights = self._model.weights(theta_P)
-        real_NQ = self._real(prompt_NQ)
         # Nothing counts after the longest response, and attention is causal: drop those columns.
         longest = max(int(lengths(mask_BT).max()), 1)
         feature_BTH = self._model.run_responses(
-            weights, prompt_NQ.to(self.device), real_NQ, token_BT[:, : longest - 1], group
+            weights, prompt_NQ.to(self.device), self._real(prompt_NQ), token_BT[:, : longest - 1], group
         )
         use_BT, head = mask_BT[:, :longest], self._model.head(weights, self.task.vocabulary)
         value_N = rows(feature_BTH[use_BT], head, token_BT[:, :longest][use_BT])
         value_BT = value_N.new_zeros((*mask_BT.shape, *value_N.shape[1:]))
-        # Both masks have the same tokens in the same order, because no dropped column has one.
         return value_BT.masked_scatter(mask_BT if value_N.dim() == 1 else mask_BT[..., None], value_N)
 
     def _logp_rows(self, feature_NH: Tensor, head: Head, token_N: Tensor) -> Tensor:
