@@ -46,7 +46,7 @@ class AtOneUpdate(TunedArms):
     At the best one of each ratio, which is smaller, no arm over-estimates.
     """
 
-    def setting(self, arm: str, *_: Any) -> tuple[dict[str, float], bool]:
+    def setting(self, arm: str, *_: Any) -> tuple[dict[str, float], bool]:  # type: ignore[override]
         """Return an arm's setting at one update per step."""
         return super().setting(arm, 1.0)
 
