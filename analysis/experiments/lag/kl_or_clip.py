@@ -62,7 +62,7 @@ EXPERIMENT = ARMS.experiment(
     margins={"mean accuracy": MORE},
     figure=strips("area: mean accuracy", "Shows mean accuracy of toy transformers along training on fresh "
         "batches: MDPO and GRPO, each with its best number of passes, and the step size or clip that is best "
-        "at these passes."),
+        "at these passes; on sums MDPO without its KL too, with passes and a rate of its own."),
     systems={"MDPO": Part("its KL in place of PPO's clip, on fresh data, both tuned for mean accuracy")},
 )  # fmt: skip
 _SAID = "Tuned for its mean accuracy over several passes on fresh batches, MDPO has 0.02 more of it than GRPO"
