@@ -18,6 +18,7 @@ STEP_SIZES, WIDTHS = (0.25, 0.5, 1.0, 2.0, 4.0), (0.1, 0.2, 0.4, 0.8, 1.6)
 LARGER, ENDLESS = (8.0, 16.0, 32.0), 1e9
 """Further step sizes on sums, and one at which nothing is left of the KL."""
 RATES = {"sorted": 3e-4, "sums": 1e-3}
+WITHOUT = "mdpo without its kl, sums"
 
 
 def ways(name: str) -> dict[str, Way]:
@@ -46,12 +47,11 @@ def ways(name: str) -> dict[str, Way]:
         f"grpo, {name}": way(clipped, WIDTHS, pilots=more),
         f"mdpo, {name}": way(sized, STEP_SIZES + LARGER * (name == "sums"), pilots=more),
     }
-    return found | ({"mdpo without its kl, sums": way(endless, PASSES, pilots=more)} if name == "sums" else {})
+    return found | ({WITHOUT: way(endless, PASSES, pilots=more)} if name == "sums" else {})
 
 
 ARMS = Family(ways("sorted") | ways("sums"), by="area")
 ON_SORTED, ON_SUMS = ("grpo, sorted", "mdpo, sorted"), ("grpo, sums", "mdpo, sums")
-WITHOUT = "mdpo without its kl, sums"
 
 EXPERIMENT = ARMS.experiment(
     ("area", "accuracy", "val/entropy", "mean rollout_corr/kl_mu_pi_k3", "mean actor/clip_share"),

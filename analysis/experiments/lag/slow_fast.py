@@ -8,8 +8,8 @@ from analysis.worlds.tuned_training import Family, Way, with_recipe
 from testbed.config.run import Run
 
 SEEDS, GRPO_SEEDS, LATER, MORE, FAST = 450, 160, 410_000, 0.02, (0, 1, 3, 7, 15)
-"""Seeds of a run, those of GRPO without reuse, offset past those of other tables; mean accuracy that counts; updates
-a batch, less one."""
+"""Seeds of a run, those of GRPO without reuse, offset past those of other tables; mean accuracy that counts;
+updates a batch, less one."""
 SUMS = task("sums")
 _way = partial(Way, rates=(5.6e-4, 1e-3, 1.8e-3), pilots=32)
 
