@@ -48,8 +48,8 @@ def arms() -> dict[tuple[str, str], Arm]:
         found["mixed votes", name] = Arm(regrets(votes(kind, rule, SPREADS)), grid)
     for nats in NATS:
         for name in ("DPO", "aligned"):
-            both = {**strength, "rate": RATES[1:-1], "beta": BETAS[2:]}
-            grid = pairs if name == "DPO" else both
+            both = {**strength, "rate": RATES[1:], "beta": BETAS[2:]}
+            grid = {**pairs, "rate": (*RATES, 3.0)} if name == "DPO" else both
             found[f"experts, {nats} nats", name] = Arm(regrets(experts(name, nats)), grid)
     for name in ("4 logged losers", "own losers"):
         grid = {"rate": long, "beta": BETAS[1:]}
