@@ -447,7 +447,7 @@ def test_finer_tuning_goes_on_from_what_is_committed():
     settings = table.tried("long", 400, grpo)
     rows = table.tuning().query("task == 'long' and lag == 400 and arm == 'grpo'")
     assert len(settings) == len(rows)
-    assert {len(each) for each in settings.values()} == {2, 5}
+    assert {len(each) for each in settings.values()} == {2, 5, 32}
     with pytest.raises(UserError, match="without --finer"):
         table.tried("long", 16, grpo)
 
