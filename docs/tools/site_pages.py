@@ -42,7 +42,7 @@ WIDE = ("experiments/*", "systems/*", "arena.md", "leaderboard.md", "objectives.
 
 
 GALLERY = (
-    *("arena", "known-ladder", "known-rates", "staleness", "phase-diagram", "passes"),
+    *("arena", "known-ladder", "known-rates", "staleness", "phase-diagram", "kl-or-clip"),
     *("tuned-rec", "ratio-tails", "reward-ensembles"),
 )
 """Figures of the gallery: a part of those that `make figures` draws, as all take minutes."""

@@ -106,7 +106,7 @@ def test_claims_that_an_experiment_refers_to_are_made_by_another():
 
 @pytest.mark.slow
 def test_what_testbed_run_knows_are_the_experiments_with_cells():
-    assert sweep("passes") == sweeps()["passes"] == EXPERIMENTS["passes"].cells()
+    assert sweep("rapid-updates") == sweeps()["rapid-updates"] == EXPERIMENTS["rapid-updates"].cells()
     assert set(sweeps()) == {name for name in EXPERIMENTS if EXPERIMENTS[name].cells is not None}
     refuses("Unknown sweep 'stalenes'. Did you mean 'staleness'", sweep, "stalenes")
     refuses("has no cells. Instead: testbed run staleness", sweep, "ratio-tails")
@@ -295,7 +295,7 @@ def test_table_writes_beside_the_others(capsys, only_example, example, tmp_path)
     ("words", "answer"),
     [(["show", "batch-invarance", "--kind", "experiment"], "Did you mean 'batch-invariance'"),
      (["evidence", "run", "batch-invarance"], "Did you mean 'batch-invariance'"),
-     (["evidence", "run", "--write", "passes", "batch-invarance"], "Did you mean 'batch-invariance'"),
+     (["evidence", "run", "--write", "regimes", "batch-invarance"], "Did you mean 'batch-invariance'"),
      (["evidence", "run"], "No experiment was given"),
      (["evidence", "run", "--write", "regimes", "--from", "."], "is computed"),
      (["evidence", "run", "real-model"], "Run instead: testbed demo")],

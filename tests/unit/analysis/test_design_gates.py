@@ -110,9 +110,9 @@ def test_of_many_arms_a_comparison_alone_says_which_are_compared():
 
 
 def test_rates_are_those_that_the_cells_are_made_with():
-    found = gates.rates_of("passes")
-    row = found[(found["recipe"] == "r2vpo") & (found["recipe_args"] == "passes=4")].iloc[0]
-    assert (row["learning_rate"], row["at_edge"]) == (0.001, "low")
+    found = gates.rates_of("rapid-updates")
+    row = found[(found["recipe"] == "rapid") & (found["staleness_args"] == "period=2")].iloc[0]
+    assert (row["learning_rate"], row["at_edge"]) == (0.003, "")
     assert gates.rates_of("lag-schedules").empty
 
 
@@ -142,7 +142,7 @@ def test_worlds_are_at_least_twenty(seeds, wanted):
 )  # fmt: skip
 def test_cells_on_random_worlds_have_at_least_twenty(task, arguments, wanted):
     cells = tuple(Run(task=task, task_args=tuple(each.items())) for each in arguments)
-    made = Experiment("passes", question="Is it?", source="s", cells=lambda: cells, keys=("seed",))
+    made = Experiment("regimes", question="Is it?", source="s", cells=lambda: cells, keys=("seed",))
     assert holds(gates.worlds(made, pd.DataFrame({"seed": range(64)}))) == wanted
 
 
@@ -324,7 +324,7 @@ def test_committed_claims_fail_where_a_hand_finds_it():
         name = entry.promises["experiment"]
         return [a.gate for a in gates.checked(entry, load_committed([name])[name].frame) if not a.holds]
 
-    assert failed("r2vpo-ends-above-grpo-x4-at-lag-64") == ["tuned"]
+    assert failed("mis-gains-on-temperature-rollouts-at-lag-0") == ["tuned"]
 
 
 def test_an_objection_of_a_review_is_a_failed_gate():
