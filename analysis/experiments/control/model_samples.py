@@ -43,7 +43,7 @@ def learn(seed: int, arm: str, updates: float, rate: float) -> tuple[float, floa
 class AtOneUpdate(TunedArms):
     """Each arm has the step size that is best at one update per step.
 
-    At the best one of each ratio, which is smaller, no arm over-estimates.
+    With a step size tuned at every ratio, no arm over-estimates.
     """
 
     def setting(self, arm: str, *_: Any) -> tuple[dict[str, float], bool]:  # type: ignore[override]
@@ -78,11 +78,8 @@ def over_estimates(table: Frame) -> str:
     return "" if found > 0 else f"without model-made samples Q is {-found:.1f} too low"
 
 
-OFTEN, ONCE, SAID = (
-    {"updates": 32.0},
-    {"updates": 1.0},
-    "At the step size that is best at one update per step, ",
-)
+OFTEN, ONCE = {"updates": 32.0}, {"updates": 1.0}
+SAID = "At the step size that is best at one update per step, "
 asks(EXPERIMENT,
     ("model-made-samples-lower-over-estimation", f"{SAID}5% of model-made samples lower the over-estimation "
      "of 32 updates per step by more than 2.", "none", "a twentieth", {"over": OFTEN}),

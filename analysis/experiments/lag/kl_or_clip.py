@@ -41,13 +41,16 @@ def ways(name: str) -> dict[str, Way]:
     def endless(passes: int) -> Run:
         return replace(base, recipe="mdpo", recipe_args=(("passes", passes), ("step_size", ENDLESS)))
 
+    sizes = (*STEP_SIZES, *LARGER) if name == "sums" else STEP_SIZES
     found = {
         f"grpo passes, {name}": way(with_recipe(base, "decoupled", "passes"), PASSES),
         f"mdpo passes, {name}": way(with_recipe(base, "mdpo", "passes"), PASSES),
         f"grpo, {name}": way(clipped, WIDTHS, pilots=more),
-        f"mdpo, {name}": way(sized, STEP_SIZES + LARGER * (name == "sums"), pilots=more),
+        f"mdpo, {name}": way(sized, sizes, pilots=more),
     }
-    return found | ({WITHOUT: way(endless, PASSES, pilots=more)} if name == "sums" else {})
+    if name == "sums":
+        found[WITHOUT] = way(endless, PASSES, pilots=more)
+    return found
 
 
 ARMS = Family(ways("sorted") | ways("sums"), by="area")
