@@ -152,18 +152,20 @@ def _system_aliases(name: str) -> tuple[str, ...]:
 
 def system(name: str) -> dict[str, Any]:
     """Return the source and its claim, the verdict on it, and all experiments about the system."""
-    from analysis.judging.system_list import source
+    from analysis.judging.system_list import short_names, source
     from analysis.judging.verdicts import by_claim
     from analysis.pages.systems_page import facts
+    from testbed.objectives import objective
 
     (row,) = facts(by_claim(), only=name)
+    of_objective = next((objective[each].source for each in short_names(name) if each in objective), "")
     experiments = [
         {**each, "claims": [_said(each_claim) for each_claim in each["claims"]]}
         for each in row["experiments"]
     ]
     return {
         **row,
-        "source": source(name),
+        "source": source(name) or of_objective,
         "central": [_said(each) for each in row["central"]],
         "experiments": experiments,
     }

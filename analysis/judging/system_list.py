@@ -94,11 +94,11 @@ def find(word: str) -> System:
 
 
 def short_names(name: str) -> tuple[str, ...]:
-    """Return the short names of a system in lower case: its parts between punctuation."""
+    """Return a system's short names in lower case: its parts between punctuation, and "r2vpo" for R²VPO."""
     before, _, inside = name.removesuffix(")").partition(" (")
     parts = [before, *re.split(r" [/→] ", before)]
     parts += [inside] if re.fullmatch(r"\S*[A-Z]\S*", inside) else []
-    return tuple(dict.fromkeys(part.lower() for part in parts))
+    return tuple(dict.fromkeys(name for part in parts for name in (part.lower(), _plain(part))))
 
 
 def source(name: str) -> str:
