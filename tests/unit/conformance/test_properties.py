@@ -1,0 +1,189 @@
+"""Every property of the battery alone: the losses that break it, and the batches that it draws."""
+
+import math
+
+import pytest
+import torch
+
+from testbed.conformance.batches import Row, Token, tensors
+from testbed.conformance.battery import BATTERY
+from testbed.conformance.catalogue_entry import Reference
+from testbed.conformance.properties import Judged, around, bounds, unlike
+from testbed.conformance.signature import Binding
+from testbed.conformance.strategies import smallest
+from testbed.recipes.composition import pairs
+
+ROWS = (
+    Row((Token(0.5, 0.125), Token(kept=False), Token(-0.25)), 1.0, 0.5, 0),
+    Row((Token(-1.0), Token(2.0)), -1.0, 1.0, 1),
+    Row((Token(0.125),), 0.5, 0.0, 1),
+)
+FAR = (Row((Token(800.0),)), Row((Token(-80.0), Token(0.1)), -1.0))
+WEIGHTS = {
+    "ordinary batches", "both sides of every bound", "on the bounds", "responses of one token",
+    "ragged rows, masked middles", "groups of one, equal rewards, A = 0", "padding", "float32", "bfloat16",
+    "log-ratios up to 80", "log-ratios up to 800", "NaN under the mask",
+}  # fmt: skip
+"""Properties that hold the weights against those of the entry."""
+TWICE = {"order of rows", "packed neighbors", "micro-batches and ranks", "chunks of tokens"}
+"""Properties that hold two calls, or parts of one, against each other."""
+CALLS: list[int] = []
+
+
+def mean(p, a, m):
+    """REINFORCE as a mean over tokens; numbers outside the mask leave no trace."""
+    return -(torch.where(m > 0, p, 0.0) * a).sum() / m.sum()
+
+
+def counted(p, o, a, m):
+    CALLS.append(1)
+    return mean(p, a, m) * len(CALLS)
+
+
+def in_place(p, o, a, m):
+    loss = mean(p, a.clone(), m)
+    a[m == 0] += 1
+    return loss
+
+
+def by_width(p, o, a, m):
+    return mean(p, a, m) * 3 / p.shape[1]
+
+
+def with_ratios(p, o, a, m):
+    u = (p - o).exp()
+    return -((u / u.detach()) * a * m).sum() / m.sum()
+
+
+BREAKS = {
+    "the mean": (lambda p, o, a, m: mean(p, a, m), set()),
+    "twice the mean": (lambda p, o, a, m: 2 * mean(p, a, m), WEIGHTS),
+    "another sign": (lambda p, o, a, m: mean(p, a.abs(), m), WEIGHTS),
+    "the mean over width": (by_width, {"padding", "NaN under the mask", "chunks of tokens"}),
+    "a mask that multiplies": (lambda p, o, a, m: -(p.exp().log() * a * m).sum() / m.sum(),
+                               {"NaN under the mask"}),
+    "rows by their place": (lambda p, o, a, m: mean(p, a * torch.arange(1, len(p) + 1)[:, None], m),
+                            WEIGHTS | {"order of rows", "micro-batches and ranks"}),
+    "the neighbor's probability": (lambda p, o, a, m: mean(p, a * p[0, 0].detach(), m),
+                                   WEIGHTS | TWICE),
+    "the number of calls": (counted, TWICE | {"gradient accumulation", "log-ratios up to 80",
+                                              "log-ratios up to 800", "NaN under the mask"}),
+    "old with a gradient": (lambda p, o, a, m: mean(p, a, m) + ((o - o.detach()) * m).sum(),
+                            {"detached weights"}),
+    "changed advantages": (in_place, {"inputs unchanged"}),
+    "single precision": (lambda p, o, a, m: mean(p, a, m) * (1.005 if p.dtype == torch.float32 else 1),
+                         {"float32"}),
+    "half precision": (lambda p, o, a, m: mean(p, a, m) * (1.2 if p.dtype == torch.bfloat16 else 1),
+                       {"bfloat16"}),
+}  # fmt: skip
+"""A loss, and the properties that it breaks on ROWS."""
+
+
+def judged(function, arguments="poam", **more):
+    roles = {"p": "logp", "o": "old", "a": "adv", "m": "mask", "n": "tokens"}
+    binding = Binding(function, "mine", {name: roles[name] for name in arguments}, **more)
+    return Judged(binding, Reference("reinforce", aggregation="token_mean"), 1e-5)
+
+
+@pytest.mark.parametrize("name", BREAKS)
+def test_a_loss_breaks_the_properties_that_it_lacks_and_no_other(name):
+    function, expected = BREAKS[name]
+    one = judged(function)
+    found = set()
+    for each in BATTERY:
+        CALLS.clear()
+        if each.broken(one, ROWS):
+            found.add(each.name)
+    assert found == expected
+
+
+def test_a_ratio_that_overflows_breaks_large_log_ratios_alone():
+    one = judged(with_ratios)
+    assert {each.name for each in BATTERY if each.broken(one, FAR)} >= {
+        "log-ratios up to 80", "log-ratios up to 800", "ordinary batches"}  # fmt: skip
+    right = judged(BREAKS["the mean"][0])
+    assert not any(each.broken(right, FAR) for each in BATTERY)
+
+
+def test_a_mean_over_its_part_breaks_the_parts_where_the_whole_is_told():
+    local = judged(lambda p, a, m, n: mean(p, a, m), "pamn")
+    assert {each.name for each in BATTERY if each.broken(local, ROWS)} == {
+        "micro-batches and ranks", "chunks of tokens"}  # fmt: skip
+    whole = judged(lambda p, a, m, n: mean(p, a, m) * m.sum() / n, "pamn")
+    assert not any(each.broken(whole, ROWS) for each in BATTERY)
+
+
+def test_on_a_bound_the_weights_of_either_side_are_right():
+    one = Judged(judged(None).binding, Reference("ppo_clip"), 1e-5)
+    logp, batch = tensors((Row((Token(math.log(1.2)),)), Row((Token(0.0), Token(0.0)), -1.0)))
+    at, above, below = one.expected(logp, batch, 1e-8)
+    assert (above[0, 0].item(), below[0, 0].item()) == (0.0, pytest.approx(1.2))
+    assert at[1].tolist() == [-1.0, -1.0]
+    assert len(one.expected(logp, batch, 0.0)) == 1
+    for number, wrong in ((0.0, False), (1.2, False), (0.6, True), (math.nan, True)):
+        mine = torch.tensor([[number, 0.0], [-1.0, -1.0]], dtype=torch.float64)
+        assert unlike(one, mine, logp, batch) is wrong
+    outside = torch.tensor([[0.0, 0.1], [-1.0, -1.0]], dtype=torch.float64)
+    assert unlike(one, outside, logp, batch)
+    near = torch.tensor([[0.0, 0.0], [-1.0, -1.001]], dtype=torch.float64)
+    assert unlike(one, near, logp, batch)
+    assert not unlike(one, near, logp, batch, tolerance=0.01)
+
+
+def test_bounds_are_the_log_ratios_that_hyperparameters_imply():
+    two = Reference("dual_clip", pairs(eps_low=0.3, c=3.0))
+    assert bounds(two) == pytest.approx([math.log(x) for x in (0.2, 0.3, 0.7, 0.8, 1.2, 1.3, 3.0, 4.0)])
+    assert bounds(Reference("reinforce")) == []
+    found = around(
+        Judged(judged(None).binding, Reference("ppo_clip", pairs(eps_low=0.2, eps_high=0.2)), 1e-5)
+    )
+    log = math.log(0.2)
+    assert found[:6] == pytest.approx([log - 0.05, log + 0.05, 0.9 * log, 1.1 * log, -log, 2 * log])
+    assert len(found) == 18
+
+
+DRAWN = {
+    "on the bounds": lambda row, token: token == Token(),
+    "responses of one token": lambda row, token: len(row.tokens) == 1,
+    "groups of one, equal rewards, A = 0": lambda row, token: row.adv in (0.0, 1.0, -1.0) and row.group < 5,
+    "bfloat16": lambda row, token: token.log_ratio * 8 == int(token.log_ratio * 8) and token.kept,
+    "log-ratios up to 80": lambda row, token: abs(token.log_ratio) in (80, 40, 20, 0.1, 0),
+    "log-ratios up to 800": lambda row, token: abs(token.log_ratio) in (800, 400, 200, 0.1, 0),
+    "ordinary batches": lambda row, token: token.kept and token.log_mismatch == 0,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", DRAWN)
+def test_a_property_draws_the_batches_of_its_name(name):
+    (each,) = (each for each in BATTERY if each.name == name)
+    strategy = each.strategy(judged(None))
+    assert (
+        smallest(strategy, lambda rows: not all(DRAWN[name](r, t) for r in rows for t in r.tokens), 8) is None
+    )
+
+
+CARRIES = {"detached weights": "the entry's weight carries a gradient itself"}
+
+
+@pytest.mark.parametrize(
+    ("layout", "reference", "reasons"),
+    [("padded", Reference("reinforce", aggregation="token_mean"),
+      {"packed neighbors": "the loss takes no packed row"} | CARRIES),
+     ("packed", Reference("reinforce", aggregation="token_mean"),
+      {"padding": "rows of this layout have no padding",
+       "chunks of tokens": "only padded losses with a mean over tokens are asked"} | CARRIES),
+     ("padded", Reference("gspo", aggregation="constant", advantage="group_mean"),
+      {"packed neighbors": "the loss takes no packed row",
+       "micro-batches and ranks": "the loss needs whole groups",
+       "chunks of tokens": "the entry itself looks beyond a token"} | CARRIES),
+     ("packed", Reference("m2po"),
+      {"padding": "rows of this layout have no padding",
+       "packed neighbors": "the entry itself looks beyond a response",
+       "micro-batches and ranks": "the entry itself looks beyond a response",
+       "chunks of tokens": "the entry itself looks beyond a token"} | CARRIES),
+     ("padded", Reference("cispo", aggregation="token_mean"),
+      {"packed neighbors": "the loss takes no packed row"})],
+)  # fmt: skip
+def test_a_property_that_a_loss_cannot_have_says_why(layout, reference, reasons):
+    one = Judged(judged(None, layout=layout).binding, reference, 1e-5)
+    assert {each.name: why for each in BATTERY if (why := each.absent(one))} == reasons
