@@ -24,6 +24,7 @@ from analysis.judging.e_values import (
     MISSED,
     NONE,
     REFUTED,
+    SHARE,
     SMALLER,
     SUPPORTED,
     UNDECIDED,
@@ -231,6 +232,12 @@ def test_bets_on_a_mean_agree_with_a_dense_quadrature(n):
     )
     dense = 2 / math.sqrt(n + 1) * np.trapezoid(np.exp(log_K), s_K)
     assert bets.at_statistic(statistic, n) == pytest.approx(dense, rel=1e-6)
+
+
+def test_no_share_is_bet_to_be_above_one_or_below_nothing():
+    won_N = np.array([1.0, 1.0, 0.0])
+    assert [SHARE.bet(won_N, t) for t in (-0.5, 0.0, 1.0, 1.5)] == [(1.0, 1.0)] * 4
+    assert SHARE.bet(won_N, 0.25) == bets.shares(2, 1, 0.25)
 
 
 def test_two_bets_that_a_number_is_below_share_a_stake_where_several_cells_may_show_equality():

@@ -50,6 +50,8 @@ def test_an_action_is_left_exactly_when_the_sum_of_c_exceeds_its_threshold():
         level = flows.drift_level(drift)
         assert (left == (drift > level)).all()
         assert np.maximum(drift - level, 0).sum() == pytest.approx(drift.sum())
+    # The level of positive c is 0, also where .1 + .2 + .3 is more than .3 + .2 + .1.
+    assert flows.drift_level(np.array([0.1, 0.2, 0.3])) == 0.0
     refuses("expected more than 0", flows.drift_level, np.array([1.0, -1.0]))
 
 

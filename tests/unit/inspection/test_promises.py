@@ -1,5 +1,7 @@
 """What the contract's checks find in objectives with one flaw each, and whose relative an objective is."""
 
+import re
+
 import pytest
 
 from testbed.inspection import promises
@@ -54,6 +56,39 @@ def round_bound(logp_BT, batch):
 
 def infinite(logp_BT, batch):
     return -logp_BT * batch.adv_BT / 0.0
+
+
+def alike(logp_BT, batch):
+    return -logp_BT * batch.adv_BT / (batch.reward_B - batch.reward_B.mean()).abs().sum()
+
+
+def not_a_number_far_below(logp_BT, batch):
+    far_BT = (log_token(logp_BT, batch) + 9000).sqrt()
+    return -logp_BT * batch.adv_BT + 0 * far_BT
+
+
+def per_length(logp_BT, batch):
+    return -logp_BT * batch.adv_BT / batch.mask_BT.sum(-1, keepdim=True)
+
+
+def half_per_length(logp_BT, batch):
+    return per_length(logp_BT, batch) / 2
+
+
+def half(logp_BT, batch):
+    return -logp_BT * batch.adv_BT / 2
+
+
+def later_less(logp_BT, batch):
+    return -logp_BT * batch.adv_BT / (1 + torch.arange(logp_BT.shape[-1]))
+
+
+def turns_round(logp_BT, batch):
+    return -logp_BT * batch.adv_BT * (2 - log_token(logp_BT.detach(), batch).exp())
+
+
+def pulled(logp_BT, batch):
+    return (logp_BT - batch.logp_ref_BT) ** 2 / 2 - logp_BT * batch.adv_BT
 """
 CAUGHT = {
     "two_axes": "stacked replicas equal separate calls", "reads_padding": "padding does not leak",
@@ -79,6 +114,38 @@ def test_each_flaw_is_found_by_the_check_that_is_for_it(file, flaw):
             check(f"{file}:{flaw}")
     else:
         assert check(f"{file}:{flaw}") != ""
+
+
+SAYS = {
+    "infinite": (promises.loss_per_token, "a loss under the mask is not finite"),
+    "reads_padding": (promises.nothing_leaks, "weights differ by up to [^0]"),
+    "overflows": (promises.extremes_are_numbers, "NaN at a log-ratio of about 10000"),
+    "not_a_number_far_below": (promises.extremes_are_numbers, "NaN at a log-ratio of about -10000"),
+    "group_of_one": (promises.degenerate_groups_are_defined, "a weight is not finite with groups of one"),
+    "alike": (promises.degenerate_groups_are_defined, "a weight is not finite with .*"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("flaw", SAYS)
+def test_a_check_says_what_it_found(file, flaw):
+    check, says = SAYS[flaw]
+    assert re.fullmatch(says + ".*", check(f"{file}:{flaw}"))
+
+
+@pytest.mark.parametrize(
+    ("name", "share"),
+    [("reinforce_again", 1.0), ("half", 0.5), ("per_length", "1/T"), ("half_per_length", None),
+     ("later_less", None)],
+)  # fmt: skip
+def test_a_share_on_policy_is_one_number_or_one_over_the_length_or_none(file, name, share):
+    assert promises.on_policy(f"{file}:{name}") == (pytest.approx(share) if share == 0.5 else share)
+
+
+def test_signs_and_penalties_are_measured(file):
+    assert promises.keeps_sign(f"{file}:half")
+    assert not promises.keeps_sign(f"{file}:turns_round")
+    assert not promises.weights_without_advantage(f"{file}:half").any()
+    assert promises.weights_without_advantage(f"{file}:pulled").any()
 
 
 def test_a_ratio_in_bfloat16_is_found_and_a_bound_on_a_round_ratio_is_none(file):

@@ -187,6 +187,13 @@ def test_files_of_a_folder_are_recognized_joined_and_the_rest_is_named(tmp_path)
 SKYRL = {name: torch.ones(1, 2) for name in ("sequences", "attention_mask", "loss_mask")}
 
 
+def test_a_dump_of_responses_alone_has_empty_prompts(tmp_path):
+    torch.save(SKYRL, tmp_path / "global_step_3.pt")
+    (one,) = read([tmp_path / "global_step_3.pt"], "skyrl").sequences
+    assert (one.step, one.prompt.tolist(), one.token.tolist()) == (3, [], [1, 1])
+    assert one.mask.tolist() == [True, True]
+
+
 @pytest.mark.parametrize(
     ("held", "name"),
     [(SKYRL | {"sequences": 3}, "skyrl"), (SKYRL | {"advantages": torch.ones(2, 2)}, "skyrl"),

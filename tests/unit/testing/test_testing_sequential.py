@@ -9,9 +9,10 @@ from support.refusals import refuses
 
 from testbed.errors import UserError
 from testbed.testing.assertions import Undecided, assert_coverage, assert_variance_below, min_num_intervals
-from testbed.testing.draws import CHUNK, Stream
-from testbed.testing.e_process import EProcess, SequentialMean, SequentialSide
-from testbed.testing.sequential import differences
+from testbed.testing.draws import CHUNK, Stream, check_bounds, generator
+from testbed.testing.e_process import SHARES, EProcess, SequentialMean, SequentialSide
+from testbed.testing.sample_size import Spread, check_rates, min_discrepancy, min_num_one_sided
+from testbed.testing.sequential import covers, differences, watch
 
 LENGTH = 10
 RATES = {"false_alarm": 0.1, "missed": 0.2}
@@ -141,15 +142,106 @@ def test_each_error_of_a_side_has_its_own_rate():
         assert min(taken, key=taken.get) == sooner
 
 
-def test_a_stream_gives_all_its_draws_and_ends():
-    for most in (1, CHUNK + 1, 3 * CHUNK):
-        parts = [x_N.size for x_N in Stream(lambda rng, n: rng.random(n), 0, most)]
-        assert (sum(parts), parts[0]) == (most, min(most, CHUNK))
+def test_a_stream_gives_all_its_draws_each_chunk_twice_as_long_and_ends():
+    for most, sizes in ((1, [1]), (CHUNK + 1, [CHUNK, 1]), (7 * CHUNK + 2, [CHUNK, 2 * CHUNK, 4 * CHUNK, 2])):
+        parts = list(Stream(lambda rng, n: rng.random(n), 0, most))
+        assert [x_N.size for x_N in parts] == sizes
+    np.testing.assert_array_equal(np.concatenate(parts), generator(0).random(7 * CHUNK + 2))
 
 
-def test_squares_are_about_the_mean_of_each_sampler():
+def test_squares_are_about_the_mean_of_each_sampler_and_within_its_bounds():
     (difference_N,) = differences([1.0, 3.0], [4.0, 4.0], (1.0, 5.0), None, (0, 2))
     assert difference_N.tolist() == [-1.0, 3.0]
+    (against_N,) = differences([1.0, 3.0, 9.0], 0.5, (1.0, 5.0), (1.0, 3.0), (0, 2))
+    assert against_N.tolist() == [-0.5, 3.5]
+    for x, y in (([1.0, 3.5], [2.0, 2.0]), ([1.0, 2.0], [2.0, 3.5]), ([0.5], 0.25)):
+        refuses("outside the declared bounds 1 to 3", list, differences(x, y, (1.0, 1.0), (1.0, 3.0), (0, 2)))
+    few = differences([1.0, 2.0, 3.0], [1.0, 2.0], (1.0, 1.0), None, (0, 3))
+    refuses("3 and 2 draws cannot be paired", list, few)
+    check_bounds(np.array([1.0, 3.0]), (1.0, 3.0))
+    check_bounds(np.zeros(0), (1.0, 3.0))
+
+
+def test_an_interval_holds_its_ends_and_must_be_one():
+    low_N, high_N = np.array([0.0, 1.0, 2.0, 3.0]), np.array([1.0, 2.0, 3.0, 3.0])
+    assert covers((low_N, high_N), 2.0).tolist() == [0.0, 1.0, 1.0, 0.0]
+    assert covers((low_N, high_N), 3.0).tolist() == [0.0, 0.0, 1.0, 1.0]
+    sampler = covers(lambda rng, n: (low_N[:n], high_N[:n]), 1.0)
+    assert sampler(None, 3).tolist() == [1.0, 1.0, 0.0]
+    for pair in ((high_N, low_N), (low_N, high_N[:3]), (low_N[None], high_N[None]), (low_N * np.nan, high_N)):
+        refuses("expected \\[N\\] both, low <= high, no NaN", covers, pair, 1.0)
+    refuses("`actual` is None", covers, None, 1.0)
+
+
+class Third:
+    """A test that decides at the third draw."""
+
+    verdict, n, log_e_value = None, 0, math.log(4)
+
+    def add(self, x_N):
+        self.n, self.verdict = min(self.n + x_N.size, 3), "bad" if self.n + x_N.size >= 3 else None
+
+
+def test_the_mean_is_that_of_the_draws_that_were_looked_at():
+    chunks = iter([np.array([1.0, 2.0]), np.array([6.0, 50.0, 50.0]), np.array([7.0])])
+    mean, e_value = watch(Third(), chunks, "aim", 0.01, most=6, discrepancy=0.5)
+    assert (mean, e_value) == (3.0, "e-value 4, critical 100")
+    assert next(chunks).tolist() == [7.0]
+    said = "Undecided after 2 draws: mean 1.5, aim; e-value 4, critical 100. Raise max_samples .now 1,000. or"
+    few = iter([np.array([1.0, 2.0])])
+    refuses(said, watch, Third(), few, "aim", 0.01, most=1000, discrepancy=0.5, error=Undecided)
+    refuses("Undecided after 0 draws: mean 0,", watch, Third(), [], "aim", 0.01, most=1, discrepancy=0.5,
+            error=Undecided)  # fmt: skip
+
+
+def test_wealth_is_the_mean_over_bets_and_goes_on_from_chunk_to_chunk():
+    x_N = np.array([1.0, 0.0, 1.0])
+    for side, bets in (("above", SHARES / 0.25), ("below", -SHARES / 0.75),
+                       ("both", np.concatenate([SHARES / 0.25, -SHARES / 0.75]))):  # fmt: skip
+        one = EProcess(0.25, (0.0, 1.0), side)
+        wealth = [np.prod(1 + np.outer(bets, x_N[:n] - 0.25), axis=1).mean() for n in (1, 2, 3)]
+        found = [*one.add(x_N[:2]), *one.add([]), *one.add(x_N[2:])]
+        np.testing.assert_allclose(np.exp(found), wealth)
+    refuses("", EProcess, 0.5, (0.0, 1.0), "left")
+    for mean in (0.0, 1.0):
+        refuses("expected strictly within the bounds 0 and 1", EProcess, mean, (0.0, 1.0))
+
+
+def test_a_side_beyond_the_bounds_is_not_tested_and_draws_after_a_verdict_do_not_count():
+    low = SequentialMean(0.25, 0.25, (0.0, 1.0), 0.1, 0.2)  # 0 is no mean within the bounds
+    below = EProcess(0.5, (0.0, 1.0), "below")
+    reached = np.flatnonzero(below.add(np.zeros(50)) >= math.log(5))[0] + 1
+    low.add(np.zeros(reached - 1))
+    assert (low.verdict, low.n) == (None, reached - 1)
+    low.add(np.zeros(5))
+    assert (low.verdict, low.n) == ("equivalent", reached)
+    alarm = EProcess(0.25, (0.0, 1.0)).add(np.zeros(reached))
+    assert low.log_e_value == pytest.approx(alarm[-1])
+    low.add(np.ones(100))
+    assert (low.verdict, low.n) == ("equivalent", reached)
+    refuses("No mean within the bounds", SequentialMean, 0.5, 0.5, (0.0, 1.0), 0.1, 0.2)
+    side = SequentialSide(0.3, 0.7, (0.0, 1.0), 0.1, 0.2)
+    side.add(np.zeros(0))
+    side.add(np.zeros(100))
+    n = side.n
+    side.add(np.ones(100))
+    assert (side.verdict, side.n < 100, side.n) == ("good", True, n)
+
+
+def test_plans_are_refused_at_the_ends_of_what_they_take():
+    for rate in (0.0, 0.5):
+        refuses(f"false_alarm is {rate:g}, expected", check_rates, rate, 0.1)
+        refuses(f"missed is {rate:g}, expected", check_rates, 0.1, rate)
+    refuses("n is 0, expected the number of draws", min_discrepancy, 0, std=1.0)
+    z = 2.3263478740408408 + 1.6448536269514722  # of .01 and .05
+    assert min_discrepancy(1, std=1.0, false_alarm=0.02, missed=0.05) == pytest.approx(z)
+    one = min_num_one_sided(0.5, Spread(1.0), 0.01, 0.05)
+    assert one == math.ceil((z / 0.5) ** 2) == 64
+    for level, discrepancy in ((0.5, 0.5), (1.0, 0.5), (0.5, 0.0)):
+        refuses("expected 0 < discrepancy < level < 1", min_num_intervals, level, discrepancy)
+    refuses("std is -1, expected", Spread, -1.0)
+    assert Spread(0.0).radius(4, 0.01) == 0.0
+    refuses("expected finite low < high", Spread, None, (1.0, 1.0))
 
 
 def test_coverage_stops_early_alarms_or_says_that_it_cannot_tell():
