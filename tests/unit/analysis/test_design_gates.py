@@ -503,3 +503,14 @@ def test_comparisons_called_tuned_have_a_grid_in_their_experiment_or_in_one_that
         named = [each for each in (owner, *re.findall(r"\(([a-z-]+)\)", why)) if each in EXPERIMENTS]
         modules = [sys.modules[EXPERIMENTS.module(EXPERIMENTS[each].name)] for each in named]
         assert how != "tuned" or any(GRID.search(inspect.getsource(each)) for each in modules), name
+
+
+def test_what_is_said_of_a_claim_goes_before_what_is_said_of_its_experiment(monkeypatch):
+    made = Experiment("e", question="Is it?", source="s", compute=table, keys=("arm", "seed"))
+    made.claim("c", "It is so.").compare("accuracy", GOOD, BAD)
+    made.claim("d", "It is so, too.").compare("accuracy", GOOD, BAD)
+    said = {"c": (gates.BY_HAND, "no grid"), "e": ("tuned", "a grid")}
+    monkeypatch.setattr(gates, "SETTINGS", said)
+    found = [next(gates.declared(made.claims[name])) for name in ("c", "d")]
+    assert [(each.holds, each.why) for each in found] == [
+        (False, f"{gates.BY_HAND}, no grid"), (True, "tuned, a grid")]  # fmt: skip

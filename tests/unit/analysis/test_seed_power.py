@@ -15,7 +15,7 @@ from support.refusals import refuses
 from analysis.experiment import Stop
 from analysis.judging import bets, rule, seed_power
 from analysis.judging.e_values import MEAN, MEDIAN, exceeds, stays_below, within
-from analysis.judging.needed import decides_already, units_to_decide, why_not
+from analysis.judging.needed import _statistic, decides_already, units_to_decide, why_not
 from analysis.judging.seed_power import agreeing, bet_seeds, decided
 from analysis.kernels.t_test_seeds import t_power, t_seeds
 from analysis.pages.systems_page import needs
@@ -169,3 +169,10 @@ def test_an_undecided_claim_says_why_its_seeds_were_not_spent(row, said):
     reason = why_not({**given, **row})
     assert said in reason
     assert bool(said) == bool(reason)
+
+
+@pytest.mark.parametrize(("n", "e"), [(4, 2.0), (16, 20.0), (256, 1000.0)])
+def test_the_statistic_found_is_the_smallest_at_which_bets_are_worth_it(n, e):
+    found = _statistic(n, e)
+    assert bets.at_statistic(found, n) >= e
+    assert bets.at_statistic(found * 0.999, n) < e

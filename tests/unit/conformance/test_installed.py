@@ -3,15 +3,21 @@
 import json
 import re
 import sys
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
 
 from testbed.conformance import installed
+from testbed.conformance.batches import Row, Token
+from testbed.conformance.calling import LossError
+from testbed.conformance.catalogue_entry import Reference
+from testbed.conformance.counterexample import Counterexample
 from testbed.conformance.installed import HEAD, Outcome, outcomes, page
 from testbed.conformance.nearest_entries import identify
+from testbed.conformance.peers import trinity_losses, verl_losses
 from testbed.conformance.signature import bind
 
 PAGE = Path(__file__).parents[3] / "docs" / "conformance.md"
@@ -92,3 +98,55 @@ def test_losses_of_a_peer_can_be_called_where_it_is_installed(package):
     losses = importlib.import_module(f"testbed.conformance.peers.{package.partition('_')[0]}_losses").losses()
     name, function = next(iter(losses.items()))
     assert identify(bind(function, name)).equals, name
+
+
+def test_what_is_found_of_a_loss_is_its_row(monkeypatch):
+    def loss(logp, adv):
+        return -(logp * adv).sum()
+
+    def told(**found):
+        monkeypatch.setattr(installed, "identify", lambda _: SimpleNamespace(**found))
+        return installed._one("pkg", "9", "mine", loss)
+
+    one, twice = (Reference("ppo_clip", factor=factor) for factor in (1.0, 2.0))
+    same = [replace(one, objective=name) for name in ("dual_clip", "reinforce", "dual_clip", "ppo_clip")]
+    row = told(equals=(one, *same, replace(twice, objective="gspo")))
+    assert row == Outcome("pkg", "9", "mine", "equals", one.words(), also=("dual_clip", "reinforce"))
+    near = SimpleNamespace(fit=SimpleNamespace(agree=0.25, reference=one), counterexample=None)
+    share = f"25.0% of tokens agree with {one.words()}"
+    for leaks in (False, True):
+        row = told(equals=(), nearest=(near,), evidence=SimpleNamespace(leaks=leaks), binding=None)
+        entry = share + "; tokens outside the mask have weights" * leaks
+        assert row == Outcome("pkg", "9", "mine", "differs", entry)
+    near.counterexample = Counterexample((Row((Token(),), 0.5),), ((0.5,),), ((1.0,),))
+    binding = bind(loss, "mine")
+    row = told(equals=(), nearest=(near,), evidence=SimpleNamespace(leaks=False), binding=binding)
+    assert row.example == ("A = +0.5, pi/anchor = (1): weights (0.5), expected (1)",)
+    assert row.passed == ("logp = [[-0.125]]", "adv = [[0.5]]")
+
+    def fails(_):
+        raise LossError("raises", "mine raised KeyError: 'x'. It was passed logp.")
+
+    monkeypatch.setattr(installed, "identify", fails)
+    assert installed._one("pkg", "9", "mine", loss).entry == "raised KeyError: 'x'."
+
+
+def test_options_and_aggregations_reach_the_losses_of_packages_that_are_absent_here(monkeypatch):
+    def stand_in(name, **values):
+        for part in range(1, name.count(".") + 2):
+            module = ModuleType(".".join(name.split(".")[:part]))
+            monkeypatch.setitem(sys.modules, module.__name__, module)
+        vars(module).update(values)
+
+    seen = []
+    registry = {"ppo": lambda **options: lambda **given: (options, given)}
+    stand_in("trinity.algorithm.policy_loss_fn", POLICY_LOSS_FN=registry)
+    found = trinity_losses._loss("ppo", {"clip_range_low": 0.1, "enable": True})
+    assert found(1, 2, 3, 4) == (
+        {"clip_range_low": 0.1, "enable": True},
+        {"logprob": 1, "old_logprob": 2, "advantages": 3, "action_mask": 4})  # fmt: skip
+    assert found.told == {"eps_low": 0.1}
+    stand_in("verl.trainer.ppo.core_algos", agg_loss=lambda *given: seen.append(given) or 7,
+             kl_penalty=lambda *given: given)  # fmt: skip
+    assert verl_losses._penalty("abs")(1, 2, 3) == 7
+    assert seen == [((1, 2, "abs"), 3, "token-mean")]

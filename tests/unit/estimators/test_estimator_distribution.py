@@ -213,6 +213,14 @@ def test_a_law_of_rewards_must_be_given_where_two_moments_leave_it_open():
         ({"reward_SAK": reward}, "belong together"),
         ({"reward_SAK": 2 * reward, "chance_SAK": chance}, "do not have the LoggedDistribution's means"),
         ({"reward_SAK": reward[0], "chance_SAK": chance}, "has shape"),
+        # +-1 half as often as they should, -sqrt 2 and sqrt 2 in place of the rest: .75 of all cases.
+        (
+            {
+                "reward_SAK": np.array([[[-1.0, 1.0, -(2**0.5), 2**0.5]] * 2]),
+                "chance_SAK": np.array([[[0.25, 0.25, 0.125, 0.125]] * 2]),
+            },
+            "do not have the LoggedDistribution",
+        ),
     ):
         refuses(message, bandit_units, law, **given)
     with pytest.raises(UserError, match="one probability for each unit"):

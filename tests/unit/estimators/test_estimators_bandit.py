@@ -14,7 +14,7 @@ from support.refusals import refuses
 from testbed.errors import UserError
 from testbed.estimators import Estimate, estimator, kish_ess, mean_of_terms, standard_error
 from testbed.estimators.embedding import embedding_log_weight
-from testbed.estimators.logged_rounds import Logged, logged, mean_product, normalized
+from testbed.estimators.logged_rounds import Logged, check_weights, logged, mean_product, normalized
 
 BANDIT = [name for name in estimator if estimator[name].promises["family"] == "bandit"]
 WITH_MODEL = ("dr", "switch_dr", "dr_ps", "dr_os", "sg_dr")
@@ -370,3 +370,9 @@ def test_data_sets_share_a_mean_weight_only_if_each_has_one():
         reward_N=np.ones((2, 2)), pscore_N=np.full((2, 2), 0.5), target_N=np.array([[0, 0], [0.5, 0.5]])
     )
     assert data.mean_weight is None
+
+
+def test_a_weight_that_is_infinite_or_no_number_is_refused():
+    check_weights(np.array([0.0, 1e308]))
+    for odd in (math.inf, math.nan):
+        refuses("A log-weight exceeds 709", check_weights, np.array([1.0, odd]))

@@ -107,3 +107,11 @@ def test_a_group_of_one_is_at_its_own_median():
     alone = [replace(s, turn=None) for s in alone]
     for name in ("gbpo", "gbpo@author"):
         assert (weights(name, alone) == 0).all()
+
+
+def test_one_temperature_for_a_sequence_is_that_of_its_mean_advantage():
+    logp, batch = batch_of([(1.0, (1.0, 1.0)), (-1.0, (1.0, 1.0))])
+    mixed = replace(batch, adv_BT=torch.tensor([[2.0, -1.0], [-2.0, 1.0]], dtype=logp.dtype))
+    loss = objective["sapo@areal-sequence"].bind(tau_pos=1.0, tau_neg=4.0)(logp, mixed)
+    # On-policy the gate is 2 / tau, and both tokens have the mean advantage of +-1/2.
+    assert loss.tolist() == [[-1.0, -1.0], [0.25, 0.25]]
