@@ -26,8 +26,10 @@ def defaults(body: list[ast.stmt], before: str = "") -> Iterator[tuple[str, str]
         elif isinstance(node, ast.FunctionDef):
             args = node.args
             plain = [*args.posonlyargs, *args.args]
-            pairs = [*zip(plain[len(plain) - len(args.defaults) :], args.defaults, strict=True),
-                     *zip(args.kwonlyargs, args.kw_defaults, strict=True)]  # fmt: skip
+            pairs = [
+                *zip(plain[len(plain) - len(args.defaults) :], args.defaults, strict=True),
+                *zip(args.kwonlyargs, args.kw_defaults, strict=True),
+            ]
             if told := [f"{name.arg}={ast.unparse(value)}" for name, value in pairs if value]:
                 yield before + node.name, " ".join(told)
 

@@ -513,4 +513,6 @@ def test_what_is_said_of_a_claim_goes_before_what_is_said_of_its_experiment(monk
     monkeypatch.setattr(gates, "SETTINGS", said)
     found = [next(gates.declared(made.claims[name])) for name in ("c", "d")]
     assert [(each.holds, each.why) for each in found] == [
-        (False, f"{gates.BY_HAND}, no grid"), (True, "tuned, a grid")]  # fmt: skip
+        (False, f"{gates.BY_HAND}, no grid"),
+        (True, "tuned, a grid"),
+    ]

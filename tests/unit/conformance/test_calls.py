@@ -259,10 +259,14 @@ def test_what_is_no_loss_is_refused_by_its_kind():
 
 @pytest.mark.parametrize(
     ("names", "one_old", "variants"),
-    [("logp old_logp adv mask", True, 4), ("logp logp_anchor logp_mu adv", False, 2),
-     ("logp batch", False, 1), ("logp old_logp sequence_advantages", True, 1),
-     ("logp old_logp reward", True, 1)],
-)  # fmt: skip
+    [
+        ("logp old_logp adv mask", True, 4),
+        ("logp logp_anchor logp_mu adv", False, 2),
+        ("logp batch", False, 1),
+        ("logp old_logp sequence_advantages", True, 1),
+        ("logp old_logp reward", True, 1),
+    ],
+)
 def test_names_tell_roles_and_the_ways_of_calling(names, one_old, variants):
     space: dict = {}
     exec(f"def loss({', '.join(names.split())}, clip_eps=0.1): pass", space)
@@ -281,7 +285,11 @@ def test_packed_rows_and_lists_are_told_by_their_parameters():
     found = [bind(each, "mine") for each in (packed, lists, several)]
     assert [each.layout for each in found] == ["packed", "lists", "padded"]
     assert [(v.adv_per_token, v.row_axis) for v in found[0].variants()] == [
-        (True, True), (False, True), (True, False), (False, False)]  # fmt: skip
+        (True, True),
+        (False, True),
+        (True, False),
+        (False, False),
+    ]
     assert bind(packed, "mine", layout="lists").layout == "lists"
     refuses("layout 'rows' is unknown; expected padded, packed, lists", bind, packed, "mine", layout="rows")
     assert math.isinf(bind(lambda logp, limit=math.inf, delta=math.inf: 0, "mine").told["delta"])

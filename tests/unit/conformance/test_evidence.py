@@ -94,10 +94,14 @@ def evidence(function):
 
 @pytest.mark.parametrize(
     ("function", "reads", "scope"),
-    [(ppo, {"anchor", "adv"}, "token"), (by_sequence, {"anchor", "adv"}, "sequence"),
-     (by_group, {"adv"}, "group"), (by_batch, {"adv", "reward"}, "batch"),
-     (penalized, {"adv", "ref"}, "token")],
-)  # fmt: skip
+    [
+        (ppo, {"anchor", "adv"}, "token"),
+        (by_sequence, {"anchor", "adv"}, "sequence"),
+        (by_group, {"adv"}, "group"),
+        (by_batch, {"adv", "reward"}, "batch"),
+        (penalized, {"adv", "ref"}, "token"),
+    ],
+)
 def test_weights_tell_what_they_depend_on(function, reads, scope):
     found = evidence(function)
     assert (found.reads, found.scope) == (reads, scope)
@@ -166,7 +170,11 @@ def test_batches_are_added_around_the_ratios_at_which_a_weight_bends(one_old):
     assert all(len(rows) == 6 and rows[-1].tokens == (Token(),) * 5 for rows in found.rows[len(held.rows) :])
     assert len(added) == (8 if one_old else 16)
     assert [(row.adv, len(row.tokens)) for row in added[:: 1 if one_old else 2]] == [
-        (1.0, 1), (-1.0, 2), (0.7, 4), (-0.6, 5)] * 2  # fmt: skip
+        (1.0, 1),
+        (-1.0, 2),
+        (0.7, 4),
+        (-0.6, 5),
+    ] * 2
     log = math.log(1.5)
     assert added[0].tokens == (Token(0.97 * log, 0.0, 0.1),)
     assert (
@@ -194,9 +202,14 @@ def test_the_first_batch_on_which_loss_and_entry_part_is_told_with_both_weights(
     ]
     held = found.as_dict()
     assert held["rows"][1] == {
-        "adv": 2.0, "reward": 0.0, "group": 0, "log_pi_over_anchor": [math.log(1.25), 0.0, math.log(0.5)],
-        "log_anchor_over_mu": [0.0] * 3, "log_pi_over_ref": [0.0] * 3, "mask": [True, False, True],
-    }  # fmt: skip
+        "adv": 2.0,
+        "reward": 0.0,
+        "group": 0,
+        "log_pi_over_anchor": [math.log(1.25), 0.0, math.log(0.5)],
+        "log_anchor_over_mu": [0.0] * 3,
+        "log_pi_over_ref": [0.0] * 3,
+        "mask": [True, False, True],
+    }
     assert (held["weights"], held["expected"], held["lines"]) == (found.mine, found.theirs, found.lines())
     assert Counterexample(BEYOND[:1], problem="called twice").lines()[1:] == ["called twice"]
 
@@ -234,10 +247,16 @@ def test_an_entry_with_a_term_a_factor_and_an_advantage_is_a_number_and_its_word
     assert CLIPPED.seen(batch) is batch
     assert Reference("gspo", aggregation="constant").words().endswith("constant, length = width of the batch")
     assert one.as_dict() == {
-        "words": one.words(), "objective": "reinforce", "hyperparameters": {}, "aggregation": "token_mean",
-        "length": 0.0, "factor": 2.0, "terms": [["kl_penalty", 0.5, {"estimator": "k1"}]], "advantage": "",
+        "words": one.words(),
+        "objective": "reinforce",
+        "hyperparameters": {},
+        "aggregation": "token_mean",
+        "length": 0.0,
+        "factor": 2.0,
+        "terms": [["kl_penalty", 0.5, {"estimator": "k1"}]],
+        "advantage": "",
         "advantage_hyperparameters": {},
-    }  # fmt: skip
+    }
     wider = with_hyper(CLIPPED, {"eps_low": 0.2, "eps_high": 0.3, "delta": 9})
     assert wider == Reference("ppo_clip", (("eps_high", 0.3),), "token_sum")
     assert wider.as_dict()["hyperparameters"] == {"eps_low": 0.2, "eps_high": 0.3}
@@ -284,14 +303,32 @@ def test_values_are_tried_by_the_kind_of_the_default():
 
 @pytest.mark.parametrize(
     ("aggregation", "factor", "expected"),
-    [("token_sum", 1 / 6, [("constant", 1.0, 1.0), ("sum_over_length", 1.0, 6.0), ("token_sum", 1 / 6, 0.0)]),
-     ("token_sum", 1 / 30, [("constant", 1.0, 0.0), ("constant", 1.0, 5.0), ("sum_over_length", 1.0, 30.0),
-                            ("token_sum", 1 / 30, 0.0)]),
-     ("constant", 30.0, [("token_sum", 1.0, 0.0), ("constant", 1.0, 1 / 6), ("sum_over_length", 1.0, 1.0)]),
-     ("sum_over_length", -5.0, [("token_sum", -1.0, 0.0)]),
-     ("token_mean", 1.00005, [("token_mean", 1.0, 0.0)]),
-     ("token_mean", 1.001, [("token_mean", 1.001, 0.0)])],
-)  # fmt: skip
+    [
+        (
+            "token_sum",
+            1 / 6,
+            [("constant", 1.0, 1.0), ("sum_over_length", 1.0, 6.0), ("token_sum", 1 / 6, 0.0)],
+        ),
+        (
+            "token_sum",
+            1 / 30,
+            [
+                ("constant", 1.0, 0.0),
+                ("constant", 1.0, 5.0),
+                ("sum_over_length", 1.0, 30.0),
+                ("token_sum", 1 / 30, 0.0),
+            ],
+        ),
+        (
+            "constant",
+            30.0,
+            [("token_sum", 1.0, 0.0), ("constant", 1.0, 1 / 6), ("sum_over_length", 1.0, 1.0)],
+        ),
+        ("sum_over_length", -5.0, [("token_sum", -1.0, 0.0)]),
+        ("token_mean", 1.00005, [("token_mean", 1.0, 0.0)]),
+        ("token_mean", 1.001, [("token_mean", 1.001, 0.0)]),
+    ],
+)
 def test_a_factor_of_a_token_sum_may_be_a_divisor(aggregation, factor, expected):
     found = lengths(Fit(Reference("ppo_clip", (), aggregation, factor=factor), 1.0, 1.0), 6, 5)
     told_ = [(each.aggregation, each.factor, each.length) for each in found]
@@ -308,7 +345,13 @@ def test_numbers_that_a_loss_may_use_come_from_its_text_and_from_its_bends():
 
     found = constants(functools.partial(loss, low=0.125))
     assert found == [0.125, 0.25, 0.5, 0.75, 1.0, 2.0, 3.5, 7.25] or set(found) >= {
-        0.125, 0.25, 0.75, 1.0, 3.5, 7.25}  # fmt: skip
+        0.125,
+        0.25,
+        0.75,
+        1.0,
+        3.5,
+        7.25,
+    }
     assert constants(print) == []
     assert candidates([0.25], []) == [0.0, 4.0, math.inf, -0.75, 0.25, 0.75, math.log(0.25)]
     assert set(candidates([], [0.8])) == {0.0, math.inf, 0.8, 0.2, -0.2, 1.25, -0.22314, 0.22314}
@@ -393,7 +436,9 @@ def test_what_is_told_is_settled_and_the_rest_is_searched():
     held = evidence(ppo)
     known = {"eps_low": 0.2, "eps_high": 0.25}
     assert settled(held, CLIPPED, known, True) == (
-        Reference("ppo_clip", (("eps_high", 0.25),), "token_sum"), ())  # fmt: skip
+        Reference("ppo_clip", (("eps_high", 0.25),), "token_sum"),
+        (),
+    )
     best, free = settled(held, CLIPPED, {"eps_low": 0.1}, True)
     assert (dict(best.hyper), best.aggregation, free) == ({"eps_low": 0.1}, "token_sum", ("eps_high",))
 
@@ -430,8 +475,16 @@ def test_a_property_holds_fails_warns_or_does_not_apply():
     assert in_words(held) == [
         "mine as ppo_clip with eps_low 0.2, eps_high 0.2, aggregation token_sum",
         "Found by search, so not checked: eps_high.",
-        "ok    a  says", "warn  b  s", f"      {row}", "FAIL  b  s", f"      {row}", f"      {row}",
-        "      twice", "-     c  why", "Fails: b."]  # fmt: skip
+        "ok    a  says",
+        "warn  b  s",
+        f"      {row}",
+        "FAIL  b  s",
+        f"      {row}",
+        f"      {row}",
+        "      twice",
+        "-     c  why",
+        "Fails: b.",
+    ]
     assert "<td class='does'>does not apply</td><td>c</td><td>why</td>" in page(held)
     assert f"<td>s<br><code>{row}</code><br><code>{row}</code><br><code>twice</code></td>" in page(held)
     assert (
@@ -451,8 +504,11 @@ def test_an_identity_tells_equal_entries_or_the_nearest_and_where_the_first_part
     same = Identity(held.binding, held, (CLIPPED, Reference("dual_clip")), (), 1.239, ("A note.",))
     words = in_words(same.as_dict())
     assert words == [
-        f"ppo equals {CLIPPED.words()}.", f"  also {Reference('dual_clip').words()}",
-        "Layout: padded. Its weights depend on adv, anchor; scope: token.", "A note."]  # fmt: skip
+        f"ppo equals {CLIPPED.words()}.",
+        f"  also {Reference('dual_clip').words()}",
+        "Layout: padded. Its weights depend on adv, anchor; scope: token.",
+        "A note.",
+    ]
     shown = Counterexample(AT_BOUND, ((1.0,),), ((0.5,),))
     near = (Near(Fit(CLIPPED, 0.5, 0.25)), Near(Fit(Reference("gspo"), 0.125, 0.0), shown))
     new = Identity(held.binding, held, (), near, 1.0).as_dict()
@@ -462,7 +518,8 @@ def test_an_identity_tells_equal_entries_or_the_nearest_and_where_the_first_part
         f"   50.0% of tokens agree, cosine 0.2500: {CLIPPED.words()}",
         f"   12.5% of tokens agree, cosine 0.0000: {Reference('gspo').words()}",
         "The smallest batch on which it parts from the first of them:",
-        "  A = +1, pi/anchor = (1.2): weights (1), expected (0.5)"]  # fmt: skip
+        "  A = +1, pi/anchor = (1.2): weights (1), expected (0.5)",
+    ]
     assert f"<h1>ppo</h1><p>{words[0]}</p><p>{words[1]}</p>" in page(same.as_dict())
 
 
@@ -484,7 +541,10 @@ def test_an_answer_from_the_other_process_may_come_in_pieces():
 
 def test_numbers_that_json_lacks_become_words():
     assert plain({1: [math.nan, (math.inf, 0.5)], "a": -math.inf, "b": "x"}) == {
-        "1": ["nan", ["inf", 0.5]], "a": "-inf", "b": "x"}  # fmt: skip
+        "1": ["nan", ["inf", 0.5]],
+        "a": "-inf",
+        "b": "x",
+    }
     assert json.dumps(plain([None, True, 3])) == "[null, true, 3]"
     assert load("testbed.conformance.batches:Row._repr_pretty_") is Row._repr_pretty_
     refuses("'testbed.words' names no function; expected", load, "testbed.words")

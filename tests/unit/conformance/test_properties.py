@@ -20,10 +20,19 @@ ROWS = (
 )
 FAR = (Row((Token(800.0),)), Row((Token(-80.0), Token(0.1)), -1.0))
 WEIGHTS = {
-    "ordinary batches", "both sides of every bound", "on the bounds", "responses of one token",
-    "ragged rows, masked middles", "groups of one, equal rewards, A = 0", "padding", "float32", "bfloat16",
-    "log-ratios up to 80", "log-ratios up to 800", "NaN under the mask",
-}  # fmt: skip
+    "ordinary batches",
+    "both sides of every bound",
+    "on the bounds",
+    "responses of one token",
+    "ragged rows, masked middles",
+    "groups of one, equal rewards, A = 0",
+    "padding",
+    "float32",
+    "bfloat16",
+    "log-ratios up to 80",
+    "log-ratios up to 800",
+    "NaN under the mask",
+}
 """Properties that hold the weights against those of the entry."""
 TWICE = {"order of rows", "packed neighbors", "micro-batches and ranks", "chunks of tokens"}
 """Properties that hold two calls, or parts of one, against each other."""
@@ -60,22 +69,34 @@ BREAKS = {
     "twice the mean": (lambda p, o, a, m: 2 * mean(p, a, m), WEIGHTS),
     "another sign": (lambda p, o, a, m: mean(p, a.abs(), m), WEIGHTS),
     "the mean over width": (by_width, {"padding", "NaN under the mask", "chunks of tokens"}),
-    "a mask that multiplies": (lambda p, o, a, m: -(p.exp().log() * a * m).sum() / m.sum(),
-                               {"NaN under the mask"}),
-    "rows by their place": (lambda p, o, a, m: mean(p, a * torch.arange(1, len(p) + 1)[:, None], m),
-                            WEIGHTS | {"order of rows", "micro-batches and ranks"}),
-    "the neighbor's probability": (lambda p, o, a, m: mean(p, a * p[0, 0].detach(), m),
-                                   WEIGHTS | TWICE),
-    "the number of calls": (counted, TWICE | {"gradient accumulation", "log-ratios up to 80",
-                                              "log-ratios up to 800", "NaN under the mask"}),
-    "old with a gradient": (lambda p, o, a, m: mean(p, a, m) + ((o - o.detach()) * m).sum(),
-                            {"detached weights"}),
+    "a mask that multiplies": (
+        lambda p, o, a, m: -(p.exp().log() * a * m).sum() / m.sum(),
+        {"NaN under the mask"},
+    ),
+    "rows by their place": (
+        lambda p, o, a, m: mean(p, a * torch.arange(1, len(p) + 1)[:, None], m),
+        WEIGHTS | {"order of rows", "micro-batches and ranks"},
+    ),
+    "the neighbor's probability": (lambda p, o, a, m: mean(p, a * p[0, 0].detach(), m), WEIGHTS | TWICE),
+    "the number of calls": (
+        counted,
+        TWICE
+        | {"gradient accumulation", "log-ratios up to 80", "log-ratios up to 800", "NaN under the mask"},
+    ),
+    "old with a gradient": (
+        lambda p, o, a, m: mean(p, a, m) + ((o - o.detach()) * m).sum(),
+        {"detached weights"},
+    ),
     "changed advantages": (in_place, {"inputs unchanged"}),
-    "single precision": (lambda p, o, a, m: mean(p, a, m) * (1.005 if p.dtype == torch.float32 else 1),
-                         {"float32"}),
-    "half precision": (lambda p, o, a, m: mean(p, a, m) * (1.2 if p.dtype == torch.bfloat16 else 1),
-                       {"bfloat16"}),
-}  # fmt: skip
+    "single precision": (
+        lambda p, o, a, m: mean(p, a, m) * (1.005 if p.dtype == torch.float32 else 1),
+        {"float32"},
+    ),
+    "half precision": (
+        lambda p, o, a, m: mean(p, a, m) * (1.2 if p.dtype == torch.bfloat16 else 1),
+        {"bfloat16"},
+    ),
+}
 """A loss, and the properties that it breaks on ROWS."""
 
 
@@ -100,7 +121,10 @@ def test_a_loss_breaks_the_properties_that_it_lacks_and_no_other(name):
 def test_a_ratio_that_overflows_breaks_large_log_ratios_alone():
     one = judged(with_ratios)
     assert {each.name for each in BATTERY if each.broken(one, FAR)} >= {
-        "log-ratios up to 80", "log-ratios up to 800", "ordinary batches"}  # fmt: skip
+        "log-ratios up to 80",
+        "log-ratios up to 800",
+        "ordinary batches",
+    }
     right = judged(BREAKS["the mean"][0])
     assert not any(each.broken(right, FAR) for each in BATTERY)
 
@@ -108,7 +132,9 @@ def test_a_ratio_that_overflows_breaks_large_log_ratios_alone():
 def test_a_mean_over_its_part_breaks_the_parts_where_the_whole_is_told():
     local = judged(lambda p, a, m, n: mean(p, a, m), "pamn")
     assert {each.name for each in BATTERY if each.broken(local, ROWS)} == {
-        "micro-batches and ranks", "chunks of tokens"}  # fmt: skip
+        "micro-batches and ranks",
+        "chunks of tokens",
+    }
     whole = judged(lambda p, a, m, n: mean(p, a, m) * m.sum() / n, "pamn")
     assert not any(each.broken(whole, ROWS) for each in BATTERY)
 
@@ -150,7 +176,7 @@ DRAWN = {
     "log-ratios up to 80": lambda row, token: abs(token.log_ratio) in (80, 40, 20, 0.1, 0),
     "log-ratios up to 800": lambda row, token: abs(token.log_ratio) in (800, 400, 200, 0.1, 0),
     "ordinary batches": lambda row, token: token.kept and token.log_mismatch == 0,
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("name", DRAWN)
@@ -167,23 +193,49 @@ CARRIES = {"detached weights": "the entry's weight carries a gradient itself"}
 
 @pytest.mark.parametrize(
     ("layout", "reference", "reasons"),
-    [("padded", Reference("reinforce", aggregation="token_mean"),
-      {"packed neighbors": "the loss takes no packed row"} | CARRIES),
-     ("packed", Reference("reinforce", aggregation="token_mean"),
-      {"padding": "rows of this layout have no padding",
-       "chunks of tokens": "only padded losses with a mean over tokens are asked"} | CARRIES),
-     ("padded", Reference("gspo", aggregation="constant", advantage="group_mean"),
-      {"packed neighbors": "the loss takes no packed row",
-       "micro-batches and ranks": "the loss needs whole groups",
-       "chunks of tokens": "the entry itself looks beyond a token"} | CARRIES),
-     ("packed", Reference("m2po"),
-      {"padding": "rows of this layout have no padding",
-       "packed neighbors": "the entry itself looks beyond a response",
-       "micro-batches and ranks": "the entry itself looks beyond a response",
-       "chunks of tokens": "the entry itself looks beyond a token"} | CARRIES),
-     ("padded", Reference("cispo", aggregation="token_mean"),
-      {"packed neighbors": "the loss takes no packed row"})],
-)  # fmt: skip
+    [
+        (
+            "padded",
+            Reference("reinforce", aggregation="token_mean"),
+            {"packed neighbors": "the loss takes no packed row"} | CARRIES,
+        ),
+        (
+            "packed",
+            Reference("reinforce", aggregation="token_mean"),
+            {
+                "padding": "rows of this layout have no padding",
+                "chunks of tokens": "only padded losses with a mean over tokens are asked",
+            }
+            | CARRIES,
+        ),
+        (
+            "padded",
+            Reference("gspo", aggregation="constant", advantage="group_mean"),
+            {
+                "packed neighbors": "the loss takes no packed row",
+                "micro-batches and ranks": "the loss needs whole groups",
+                "chunks of tokens": "the entry itself looks beyond a token",
+            }
+            | CARRIES,
+        ),
+        (
+            "packed",
+            Reference("m2po"),
+            {
+                "padding": "rows of this layout have no padding",
+                "packed neighbors": "the entry itself looks beyond a response",
+                "micro-batches and ranks": "the entry itself looks beyond a response",
+                "chunks of tokens": "the entry itself looks beyond a token",
+            }
+            | CARRIES,
+        ),
+        (
+            "padded",
+            Reference("cispo", aggregation="token_mean"),
+            {"packed neighbors": "the loss takes no packed row"},
+        ),
+    ],
+)
 def test_a_property_that_a_loss_cannot_have_says_why(layout, reference, reasons):
     one = Judged(judged(None, layout=layout).binding, reference, 1e-5)
     assert {each.name: why for each in BATTERY if (why := each.absent(one))} == reasons

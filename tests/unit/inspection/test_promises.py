@@ -134,9 +134,14 @@ def test_a_check_says_what_it_found(file, flaw):
 
 @pytest.mark.parametrize(
     ("name", "share"),
-    [("reinforce_again", 1.0), ("half", 0.5), ("per_length", "1/T"), ("half_per_length", None),
-     ("later_less", None)],
-)  # fmt: skip
+    [
+        ("reinforce_again", 1.0),
+        ("half", 0.5),
+        ("per_length", "1/T"),
+        ("half_per_length", None),
+        ("later_less", None),
+    ],
+)
 def test_a_share_on_policy_is_one_number_or_one_over_the_length_or_none(file, name, share):
     assert promises.on_policy(f"{file}:{name}") == (pytest.approx(share) if share == 0.5 else share)
 

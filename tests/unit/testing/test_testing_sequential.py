@@ -190,14 +190,26 @@ def test_the_mean_is_that_of_the_draws_that_were_looked_at():
     said = "Undecided after 2 draws: mean 1.5, aim; e-value 4, critical 100. Raise max_samples .now 1,000. or"
     few = iter([np.array([1.0, 2.0])])
     refuses(said, watch, Third(), few, "aim", 0.01, most=1000, discrepancy=0.5, error=Undecided)
-    refuses("Undecided after 0 draws: mean 0,", watch, Third(), [], "aim", 0.01, most=1, discrepancy=0.5,
-            error=Undecided)  # fmt: skip
+    refuses(
+        "Undecided after 0 draws: mean 0,",
+        watch,
+        Third(),
+        [],
+        "aim",
+        0.01,
+        most=1,
+        discrepancy=0.5,
+        error=Undecided,
+    )
 
 
 def test_wealth_is_the_mean_over_bets_and_goes_on_from_chunk_to_chunk():
     x_N = np.array([1.0, 0.0, 1.0])
-    for side, bets in (("above", SHARES / 0.25), ("below", -SHARES / 0.75),
-                       ("both", np.concatenate([SHARES / 0.25, -SHARES / 0.75]))):  # fmt: skip
+    for side, bets in (
+        ("above", SHARES / 0.25),
+        ("below", -SHARES / 0.75),
+        ("both", np.concatenate([SHARES / 0.25, -SHARES / 0.75])),
+    ):
         one = EProcess(0.25, (0.0, 1.0), side)
         wealth = [np.prod(1 + np.outer(bets, x_N[:n] - 0.25), axis=1).mean() for n in (1, 2, 3)]
         found = [*one.add(x_N[:2]), *one.add([]), *one.add(x_N[2:])]
