@@ -152,6 +152,12 @@ def test_a_saved_adapter_opens_in_peft_and_here(llama, folders, tmp_path):
         (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps(config | change))
         other = HuggingFacePolicy(folders["llama"], TASK, adapter=str(tmp_path / "adapter"))
         assert_close(other.logp(theta_RP, *data), larger.logp(theta_RP, *data), **NEAR)
+    (tmp_path / "adapter" / "adapter_config.json").write_text(json.dumps(config | {"lora_alpha": 0}))
+    off = HuggingFacePolicy(folders["llama"], TASK, adapter=str(tmp_path / "adapter"))
+    assert torch.equal(off.logp(theta_RP, *data), off.logp(0 * theta_RP, *data))
+    llama.save_adapter(torch.stack([theta_RP[0], theta_RP[0]], -1)[..., 0], tmp_path / "strided")
+    files = [tmp_path / name / "adapter_model.safetensors" for name in ("adapter", "strided")]
+    assert files[0].read_bytes() == files[1].read_bytes()
     (tmp_path / "adapter" / "config.json").write_text("{}")
     refuses("holds an adapter; merge it", check_model_folder, tmp_path / "adapter")
 

@@ -161,6 +161,7 @@ def test_a_user_model_with_its_own_tokenizer_learns_the_task_as_text(tokenizer, 
     task = task_for_model(sums, folder)
     assert isinstance(task, TextTask)
     assert task.vocabulary == len(tokenizer) < 320
+    assert task_for_model(sums, folder, "{prompt}\n= ").template == "{prompt}\n= "
     policy = HuggingFacePolicy(folder, task)
     theta_RP = policy.initial([0]).requires_grad_()
     prompt_NQ = task.prompts(np.random.default_rng(0), 3)
@@ -195,9 +196,10 @@ def test_a_model_that_speaks_the_task_gets_the_task_itself(sums, tokenizer, tmp_
     assert not speaks(load_tokenizer(folder), other)
 
 
-def test_a_broken_tokenizer_is_refused(sums, tmp_path):
+@pytest.mark.parametrize("name", ["tokenizer.json", "tokenizer.model", "vocab.json"])
+def test_a_broken_tokenizer_is_refused(sums, tmp_path, name):
     folder = tiny_models.write_model(tmp_path / "model", tiny_models.CONFIGS["llama"]())
-    (folder / "tokenizer.json").write_text("{")
+    (folder / name).write_text("{")
     refuses("Cannot load the tokenizer", task_for_model, sums, folder)
 
 

@@ -14,7 +14,7 @@ from torch import Tensor
 from testbed.errors import UserError
 from testbed.policies.toy import compiled
 from testbed.policies.toy.attention import Tree, dense_tree_attention, tree_attention
-from testbed.policies.toy.decoder import attend_step, dense_step, prompt_cache
+from testbed.policies.toy.decoder import attend_step, dense_step, of_version, prompt_cache
 from testbed.policies.toy.layers import Shape, finish_block, waves
 from testbed.policies.toy.simd import exp2, load, store
 from testbed.policies.toy.toy_sampler import inverse_cdf
@@ -412,3 +412,9 @@ def test_cuda_gives_the_same_numbers():
     drawn_token, drawn_mask, logp_mu = cuda.sample(theta.cuda().float(), prompt.cuda(), 3, uniform.cuda())
     logp = cuda.logp(theta.cuda().float(), prompt.cuda(), drawn_token, drawn_mask)
     torch.testing.assert_close(logp_mu, logp, atol=2e-5, rtol=0)
+
+
+def test_each_response_has_the_part_of_its_version_in_any_order():
+    part = {version: torch.full((1, 2, 3), float(version)) for version in (2, 0, 5)}
+    found = of_version(part, torch.tensor([[0, 5, 2]]))
+    assert found.tolist() == [[[0.0, 5.0, 2.0]] * 2]

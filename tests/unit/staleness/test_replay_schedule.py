@@ -194,6 +194,13 @@ def test_a_lag_and_a_share_of_less_than_one_group_are_refused():
         train(with_schedule(dataclasses.replace(TOY, prompts=1), "replay"))
 
 
+def test_fresh_groups_are_the_whole_number_next_to_their_share():
+    for share, fresh in ((0.3, 2), (0.35, 3), (1.0, 8)):
+        run = with_schedule(EIGHT, "replay", share=share)
+        world = build_world((run,))
+        assert build_source((run,), world, world.initial()).fresh == fresh
+
+
 def test_groups_are_drawn_in_proportion_to_their_weights():
     run = with_schedule(EIGHT, "replay")
     world = build_world((run,))
