@@ -213,15 +213,17 @@ def test_a_law_of_rewards_must_be_given_where_two_moments_leave_it_open():
         ({"reward_SAK": reward}, "belong together"),
         ({"reward_SAK": 2 * reward, "chance_SAK": chance}, "do not have the LoggedDistribution's means"),
         ({"reward_SAK": reward[0], "chance_SAK": chance}, "has shape"),
-        # +-1 half as often as they should, -sqrt 2 and sqrt 2 in place of the rest: .75 of all cases.
-        (
-            {
-                "reward_SAK": np.array([[[-1.0, 1.0, -(2**0.5), 2**0.5]] * 2]),
-                "chance_SAK": np.array([[[0.25, 0.25, 0.125, 0.125]] * 2]),
-            },
-            "do not have the LoggedDistribution",
-        ),
     ):
         refuses(message, bandit_units, law, **given)
     with pytest.raises(UserError, match="one probability for each unit"):
         UnitDistribution(np.ones(2) / 2, logged(reward=np.zeros(3), log_weight=np.zeros(3)), 0.0)
+
+
+def test_chances_of_rewards_that_do_not_add_up_are_refused_though_both_moments_fit():
+    law = LoggedDistribution(
+        np.ones(1), np.full((1, 1), 1.0), np.full((1, 1), 1.0), np.zeros((1, 1)), np.ones((1, 1))
+    )
+    # Mean 0, and 2 (1/4 + 2/8) = 1, in three of four cases.
+    reward, chance = np.array([[[-1.0, 1.0, -(2**0.5), 2**0.5]]]), np.array([[[0.25, 0.25, 0.125, 0.125]]])
+    says = "do not have the LoggedDistribution's means"
+    refuses(says, bandit_units, law, reward_SAK=reward, chance_SAK=chance)

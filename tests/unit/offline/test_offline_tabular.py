@@ -278,8 +278,6 @@ def test_weights_and_budgets_are_a_number_one_a_cell_or_one_a_state():
         assert_allclose(spent, beta / 50, atol=1e-8)
     best = tabular_offline.within_kl(np.array([[[0.5, 0.5, 0.0]]]), np.array([[[0.0, 1e-3, 9.0]]]), 1.0)
     assert_allclose(best, [[[0, 1, 0]]], atol=1e-9)
-    below = tabular_offline.within_kl(np.array([[[0.5, 0.5, 0.0]]]), np.array([[[0.0, 1.0, -1e9]]]), 1.0)
-    assert_allclose(below, [[[0, 1, 0]]], atol=1e-9)
     same = np.array([[[0.3, 0.7]]])
     assert_allclose(tabular_offline.within_kl(same, np.full((1, 1, 2), 3.0), 0.1), same)
     several = tabular_offline.best_of_n(np.stack([mu[0], mu[0]]), np.stack([q[0], q[0]]), [1, 3])
@@ -406,3 +404,8 @@ def test_a_guardian_of_trajectories_forbids_what_leads_out_of_support():
 )  # fmt: skip
 def test_impossible_settings_are_refused(call, message):
     refuses(message, call)
+
+
+def test_a_value_beyond_the_support_sets_no_scale():
+    found = tabular_offline.within_kl(np.array([[[0.5, 0.5, 0.0]]]), np.array([[[0.0, 1.0, -1e9]]]), 1.0)
+    assert_allclose(found, [[[0, 1, 0]]], atol=1e-9)
