@@ -14,12 +14,18 @@ class StyledSum(RunningSum):
     Prompt: the digits and a separator. After "=" either style is right, after ":" only sums. The noisy
     teacher of a base model writes sums; `expert` writes complements wherever allowed. Training uses only "=";
     half of the held-out prompts have ":", difficulty 1, and show if the base style is forgotten.
+
+    misjudged: chance that the checker of corrections takes a right token for wrong, or a wrong one for right;
+    for equal responses it errs at equal tokens. Scores and `first_error` never err.
     """
 
     difficulties = (0, 1)
 
-    def __init__(self, *, digits: int = 6, modulus: int = 8) -> None:
+    def __init__(self, *, digits: int = 6, modulus: int = 8, misjudged: float = 0.0) -> None:
         super().__init__(digits=digits, modulus=modulus)
+        if not 0 <= misjudged <= 1:
+            raise ValueError(f"misjudged is {misjudged:g}; expected a probability, from 0 to 1")
+        self.misjudged = misjudged
         self.symbols = (*self.symbols, ":")
 
     def held_out_prompts(self, rng: np.random.Generator, n: int) -> Ints:
@@ -47,13 +53,29 @@ class StyledSum(RunningSum):
         return np.maximum(*first)
 
     def correction(self, prompt_NQ: Ints, response_NT: Ints, mask_NT: Bools) -> tuple[Ints, Bools]:
-        """Return right responses, each in the style that it kept longest; the expert's if it kept none."""
-        sums_NT, complement_NT = self._styles(prompt_NQ)
-        own_N, other_N = (
-            _first_wrong((response_NT != style_NT) | ~mask_NT) for style_NT in (sums_NT, complement_NT)
-        )
-        found_NT = np.where((own_N > other_N)[:, None], sums_NT, complement_NT)
+        """Return right responses, each in the style that it kept longest; the expert's if it kept none.
+
+        An erring checker sees the first error too early, or too late and keeps wrong tokens.
+        """
+        styles = self._styles(prompt_NQ)
+        own_N, other_N = (_first_wrong((response_NT != style_NT) | ~mask_NT) for style_NT in styles)
+        place_T = np.arange(self.response_length)
+        wrong_NT = place_T >= np.maximum(own_N, other_N)[:, None]
+        seen_N = _first_wrong(wrong_NT ^ self._slips(prompt_NQ, response_NT))
+        found_NT = np.where((np.minimum(own_N, seen_N) > np.minimum(other_N, seen_N))[:, None], *styles)
+        found_NT = np.where(place_T < seen_N[:, None], response_NT, found_NT)
         return found_NT, np.ones(found_NT.shape, dtype=bool)
+
+    def _slips(self, prompt_NQ: Ints, response_NT: Ints) -> Bools:
+        """Return where the checker errs, [N, T], drawn by prompt and response."""
+        if not self.misjudged:
+            return np.zeros(response_NT.shape, dtype=bool)
+        from envs.kernels import uniforms  # loads the compiler
+
+        digits = np.concatenate([prompt_NQ, response_NT], axis=1).astype(np.uint64)
+        base_K = np.uint64(6364136223846793005) ** np.arange(digits.shape[1], dtype=np.uint64)
+        key_N = ((digits + np.uint64(1)) * base_K).sum(1)
+        return np.asarray(uniforms(key_N, 0, 1, response_NT.shape[1])[:, 0] < self.misjudged)
 
     def expert(self, prompt_NQ: Ints, rng: np.random.Generator) -> tuple[Ints, Bools]:
         """Complements where allowed, else sums."""

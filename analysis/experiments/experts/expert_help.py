@@ -70,6 +70,8 @@ ERRING: dict[str, Any] = {"teacher": "trained", "teacher_args": (("noise", 0.1),
 LONGER = replace(task("sorted"), steps=900, log_every=45)
 TAUGHT, LEARNED = replace(OWN, **ERRING), replace(LONGER, **ERRING)
 STYLED = replace(OWN, task="styled-sum")
+MISJUDGED = replace(STYLED, task_args=(*OWN.task_args, ("misjudged", 0.1)))
+"""The checker that locates a first error misjudges a tenth of the tokens."""
 OTHER = "other style: "
 """Prefix of arms beside the expert that writes complements."""
 IN_ORDER = "sorted: "
@@ -104,6 +106,7 @@ WAYS: Mapping[str, Way] = {
     f"{OTHER}sft, then grpo": Way(with_recipe(STYLED, "sft_then_grpo", "step"), STEPS),
     f"{OTHER}whole answers": Way(_guided(STYLED, "rescue"), COUNTS, True),
     f"{OTHER}splices": Way(_guided(STYLED, "splice"), COUNTS, True),
+    f"{OTHER}erring splices": Way(_guided(MISJUDGED, "splice"), COUNTS, True),
     f"{IN_ORDER}grpo": slower_way(with_recipe(LEARNED, "grpo")),
     f"{IN_ORDER}sft": slower_way(with_recipe(LEARNED, "sft")),
     f"{IN_ORDER}sft, then grpo": slower_way(with_recipe(LEARNED, "sft_then_grpo", "step"), STEPS),
@@ -157,9 +160,9 @@ EXPERIMENT = EXPERTS.experiment(
         ),
         "TempSamp-R1": Part("GRPO ends at .92, which leaves little to gain", ("bent-*",)),
         "SCOPE (Recycling Failures)": Part(
-            "a checker without error; entropy of all answers, not only of right ones; GRPO without any help "
-            "ends above splices and whole answers",
-            ("splices-end-above-*", "splices-stay-*"),
+            "a checker without error, or one that misjudges a tenth of the tokens; entropy of all answers, "
+            "not only of right ones; GRPO without any help ends above splices and whole answers",
+            ("splices-end-above-*", "splices-stay-*", "erring-splices-*"),
         ),
         "SOPHIA": Part(claims=("splices-end-above-imitation-and-grpo",)),
         "R³L": Part(
@@ -192,6 +195,8 @@ asks(EXPERIMENT,
     source=CHORD, by=MORE,
 )  # fmt: skip
 WHOLE, SPLICES = f"{OTHER}whole answers", f"{OTHER}splices"
+WRONG_SPLICES = f"{OTHER}erring splices"
+ERRING_CHECKER = "With a checker of steps that misjudges a tenth of the tokens,"
 TEMPSAMP = "TempSamp-R1 (2025), arXiv:2509.18056"
 SCOPE = "SCOPE (2026), Recycling Failures, arXiv:2602.24110"
 R3L = "R3L; shiweijiezero/R3L d503f6c, docs"
@@ -221,6 +226,11 @@ asks(EXPERIMENT,
     ("splices-end-above-whole-answers-on-all-prompts", "Over all prompts, half of which ask for the own "
      "style, splices end 0.02 more accurate than whole answers; both have the settings that are best there.",
      SPLICES, WHOLE, MORE, ACCURACY, SCOPE),
+    ("erring-splices-end-above-whole-answers", f"{ERRING_CHECKER} splices end 0.02 more accurate, where "
+     "either style is right, than the expert's whole answers.", WRONG_SPLICES, WHOLE, MORE, FREE, SCOPE),
+    ("erring-splices-end-above-whole-answers-on-all-prompts", f"{ERRING_CHECKER} splices end 0.02 more "
+     "accurate over all prompts than whole answers; both have the settings that are best there.",
+     WRONG_SPLICES, WHOLE, MORE, ACCURACY, SCOPE),
     ("splices-end-above-imitation-and-grpo", "Failures that keep their first part and get a right second "
      "part end 0.02 more accurate over both kinds of prompts than supervised learning on the expert's "
      "answers, and than GRPO.", SPLICES,

@@ -51,18 +51,18 @@ def accuracy(logits_RSA: Floats) -> Floats:
 
 def course(
     start_RSA: Floats, key_R: Keys, recipe: str, *, steps: int, rate: float, age: int = 0,
-    reward_A: Floats = COARSE, noise: float = 0.0,
+    reward_A: Floats = COARSE, noise: float = 0.0, **knobs: float,
 ) -> list[Floats]:  # fmt: skip
     """Logits before and after each of `steps` updates on groups drawn by the policy of `age` updates ago.
 
     In the first `age` updates the starting policy draws the groups, so an age of `steps` or more is offline.
     The starting policy is the reference. Cells with one key draw the same numbers, whatever the recipe.
-    noise: probability that a reward r is read as 1 - r.
+    noise: probability that a reward r is read as 1 - r. knobs: settings of the recipe.
     """
     from envs.kernels import uniforms
 
     past, logits_RSA = [start_RSA], start_RSA
-    update = _update(recipe)
+    update = _update(recipe, **knobs)
     for step in range(steps):
         mu_RSA = past[max(0, step - age)]
         # All ages of a run use the same random numbers at the same step.
@@ -79,7 +79,7 @@ def course(
 
 
 @cache
-def _update(name: str) -> Callable[..., Floats]:
+def _update(name: str, **knobs: float) -> Callable[..., Floats]:
     """Gradient of a recipe's loss with respect to the logits, [R, S, A], times the number of prompts."""
     from testbed.data.batch import Batch
     from testbed.data.signals import Signals
@@ -108,7 +108,7 @@ def _update(name: str) -> Callable[..., Floats]:
             group_B=group_RB,
             logp_ref_BT=logp(torch.from_numpy(ref_RSA)),
         )
-        loss_R = made.loss(logp(leaf), batch, {})
+        loss_R = made.loss(logp(leaf), batch, knobs)
         (gradient,) = torch.autograd.grad(loss_R.sum(), leaf)
         return np.asarray(PROMPTS * gradient.numpy())
 
@@ -116,7 +116,7 @@ def _update(name: str) -> Callable[..., Floats]:
 
 
 NAME = "excess-cloning"
-SEEDS, FEWER, PILOTS, STEPS, NOISE = 1536, 512, 12, 60, 0.4
+SEEDS, FEWER, PILOTS, STEPS, NOISE = 1536, 512, 48, 60, 0.4
 """Seeds of a run of OPEN, and of the other cells. NOISE: probability that a reward r is read as 1 - r.
 Without it one right answer is enough to learn."""
 CLONED, OPEN = (0, 10, 100, 1000), ((10, "GRPO"), (10, "DPO"))
@@ -126,22 +126,23 @@ ARMS: dict[str, dict[str, Any]] = {
     "DPO": {"recipe": "dpo", "age": STEPS},
 }
 RATES: Grid = {"rate": (0.1, 0.3, 0.6, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 64.0, 128.0)}
+BETAS: Grid = {"beta": (0.03, 0.1, 0.3, 1.0, 3.0)}
 MARGIN = 0.05
 
 
 @cache
-def rate_of(arm: str, cloning: int) -> tuple[float, bool]:
-    """Return the rate at which an arm ends best on pilot keys, and whether that is an end of the grid."""
+def setting_of(arm: str, cloning: int) -> tuple[dict[str, float], bool]:
+    """Return the rate at which an arm ends best on pilot keys, DPO's beta too, and whether one is an end."""
     key_R = keys(tuple(range(PILOT, PILOT + PILOTS)), NAME)
     start_RSA = cloned(demonstrations(key_R), cloning)
 
-    def score(rate: float) -> float:
-        return float(
-            accuracy(course(start_RSA, key_R, steps=STEPS, rate=rate, noise=NOISE, **ARMS[arm])[-1]).mean()
-        )
+    def score(**setting: float) -> float:
+        past = course(start_RSA, key_R, steps=STEPS, noise=NOISE, **setting, **ARMS[arm])
+        return float(accuracy(past[-1]).mean())
 
-    found, end = tuned(score, RATES, start={"rate": 4.0})
-    return found["rate"], end
+    if arm == "DPO":
+        return tuned(score, {**RATES, **BETAS}, start={"rate": 32.0, "beta": 0.1})
+    return tuned(score, RATES, start={"rate": 4.0})
 
 
 def make(key_R: Keys) -> Rows:
@@ -157,8 +158,8 @@ def make(key_R: Keys) -> Rows:
         yield columns(seeds[:FEWER], cloned=cloning, arm="cloning alone", **still)
         for arm, more in ARMS.items():
             met = slice(None if (cloning, arm) in OPEN else FEWER)
-            rate, end = rate_of(arm, cloning)
-            past = course(start_RSA[met], key_R[met], steps=STEPS, rate=rate, noise=NOISE, **more)
+            setting, end = setting_of(arm, cloning)
+            past = course(start_RSA[met], key_R[met], steps=STEPS, noise=NOISE, **setting, **more)
             early_R, late_R = accuracy(past[STEPS * 4 // 5]), accuracy(past[-1])
             found = {"accuracy": late_R, "rise accuracy": late_R - early_R, "at end": int(end)}
             yield columns(seeds[met], cloned=cloning, arm=arm, **found)
@@ -180,7 +181,7 @@ EXPERIMENT = Experiment(
         "it (fine rewards), or of DPO on pairs that the clone wrote; in training 4 in 10 rewards are wrong; "
         "all arms are tuned.",
     ),
-    systems={"SFT→RL for vulnerability detection": "GRPO against DPO behind little cloning, one beta"}
+    systems={"SFT→RL for vulnerability detection": "GRPO against DPO behind little cloning"}
 )  # fmt: skip
 
 asks(EXPERIMENT,
