@@ -86,7 +86,7 @@ def _from(shown: Shown, **more: bool) -> Callable[[float], Arm]:
     return lambda kl: Arm(BASE, self_rewarded(shown, kl, **more), begin=shown)
 
 
-FEW, EASY = Shown(), Shown(below=4)
+FEW, FEWER, EASY = Shown(), Shown(8), Shown(below=4)
 KLS, RATES = (0, 0.3, 1, 3, 10, 30), (1e-5, 1e-4, 1e-3, 3e-3)
 """Coefficients of the KL to SFT, and first rates; rate 0 or a large coefficient stays near SFT."""
 
@@ -101,6 +101,7 @@ def _ways(name: str, shown: Shown) -> dict[str, Way]:
 WAYS: Mapping[str, Way] = (
     _ways("few", FEW)
     | _ways("easy", EASY)
+    | _ways("fewer", FEWER)
     | {"easy, no base": Way(_from(EASY, base=False), KLS, True, rates=RATES)}
 )
 SELF = Family(WAYS)
@@ -120,10 +121,10 @@ EXPERIMENT = SELF.experiment(
     margins={"accuracy": MORE},
     figure=strips("accuracy: final accuracy", "Shows final accuracy at unseen prompts of transformers of "
         "4,000 weights on six running sums, after supervised training on 32 demonstrations of any prompts "
-        "(few) or only of prompts with small digits (easy) and 100 steps of GRPO at fresh prompts; the "
-        "reward is the log-ratio of the trained model to its base, minus a tuned multiple of the KL to it; "
-        "or its log-likelihood without the base; or the log-ratio of responses to other prompts, with "
-        "multiple and rate tuned alike."),
+        "(few), on eight (fewer) or on 32 of prompts with small digits (easy) and 100 steps of GRPO at "
+        "fresh prompts; the reward is the log-ratio of the trained model to its base, minus a tuned multiple "
+        "of the KL to it; or its log-likelihood without the base; or the log-ratio of responses to other "
+        "prompts, with multiple and rate tuned alike."),
     systems={"Self-Rewarding PPO": Part(claims=("self-rewarding-*", "self-rewards-*"))},
 )  # fmt: skip
 
@@ -148,6 +149,10 @@ asks(EXPERIMENT,
      "log(SFT/base) at fresh prompts end 0.02 more accurate at unseen prompts than as many on the log-ratios "
      "of responses to other prompts, tuned alike, for which rate 0 is SFT.", "few",
      "few, others' rewards"),
+    ("self-rewards-beat-others-rewards-after-eight-demonstrations", "From SFT on eight demonstrations, 100 "
+     "steps on log(SFT/base) at fresh prompts end 0.02 more accurate at unseen prompts than as many on the "
+     "log-ratios of responses to other prompts, tuned alike, for which rate 0 is SFT.", "fewer",
+     "fewer, others' rewards"),
     ("self-rewards-beat-others-rewards-beyond-the-demonstrations", "From SFT on 32 demonstrations of small "
      "digits, 100 steps on log(SFT/base) at prompts with all digits end 0.02 more accurate there than as "
      "many on the log-ratios of responses to other prompts, tuned alike, for which rate 0 is SFT.", "easy",
