@@ -292,6 +292,14 @@ def test_a_correction_keeps_the_style_that_was_begun():
     np.testing.assert_array_equal(TASK.first_error(prompt, begun, np.ones((3, 3), bool)), [2, 2, 0])
 
 
+def test_an_erring_checker_corrects_too_early_or_keeps_the_error():
+    task = StyledSum(digits=3, modulus=4, misjudged=1.0)
+    prompt, begun = np.array([FREE] * 2), np.array([[1, 3, 0], [3, 0, 1]])
+    mended = task.correction(prompt, begun, np.ones((2, 3), bool))[0]
+    np.testing.assert_array_equal(mended, [COMPLEMENT, begun[1]])
+    refuses("a probability", StyledSum, misjudged=1.5, error=ValueError)
+
+
 def test_half_of_the_held_out_prompts_demand_sums_and_none_in_training():
     stream = np.random.default_rng(0)
     assert TASK.difficulty(TASK.held_out_prompts(stream, 8)).tolist() == [0, 1] * 4
