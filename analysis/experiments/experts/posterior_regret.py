@@ -168,5 +168,5 @@ ask(EXPERIMENT, "brain-regrets-less-than-dpo-on-soft-labels", "With the reward o
     "regret")  # fmt: skip
 ask(EXPERIMENT, "brain-regrets-less-than-dpo-on-a-learned-reward", "With a reward fitted to 96 comparisons, "
     "BRAIn's mean regret is 0.02 below that of DPO on soft labels of that reward, and of DPO on the "
-    "comparisons themselves, each at its best rate.", LEARNED[0], LEARNED[1:], LESS,
+    "comparisons themselves, each at its best rate.", LEARNED[0], LEARNED[1:], -LESS,
     "regret", below=True)  # fmt: skip
