@@ -147,8 +147,9 @@ EXPERIMENT = EXPERTS.experiment(
         "expert that errs at a tenth of its steps: imitated (SFT), imitated first, shown in failing groups "
         "(anchors, DyPO) or followed token by token (dGRPO), and rewards by right steps (rubrics); a colon "
         "marks arms with a right expert of another style, who replaces failures by whole answers or from "
-        "their first error on (splices), and arms that sort ten digits, with CHORD's mixture, or rewards by "
-        "right steps (graded) and right answers in all groups (plain, bent)."),
+        "their first error on (splices; erring: by a checker that misjudges a tenth of the tokens), and arms "
+        "that sort ten digits, with CHORD's mixture, or rewards by right steps (graded) and right answers in "
+        "all groups (plain, bent)."),
     systems={
         "CHORD": Part(
             "an expert that is right on a third of the prompts where GRPO ends at .94", ("chord-beats-*",)
