@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 FRESH = replace(task("sorted"), steps=150, log_every=5)
 CLIPS = (0.025, 0.05, 0.1, 0.2, 0.4, 0.8)
-WIDER = (0.2, 0.4, 0.8, 1.6, 3.2)
+WIDER = (0.4, 0.8, 1.6, 3.2, 6.4, 12.8)
 """With rewards of 0 and 1 GBPO's lam mostly scales its eps, so that eps alone is tuned."""
 HALF = replace(FRESH, teacher_noise=0.065)
 """Its base is right in about half of its answers, so that a group's median is not mostly 0."""
