@@ -122,9 +122,9 @@ def test_a_threshold_charges_only_what_a_running_kl_exceeds_it_by(frozen):
     assert not frozen or np.isclose(charges[2], -2 * (0.8 * 0.271 - 0.15) * gate * 0.8)
 
 
-@pytest.mark.parametrize(("slope", "high"), [(-2.0, 0.0), (0.0, 0.0), (0.0, 3.0), (2.0, 0.0)])
-def test_a_threshold_is_a_controllers_times_the_phases_within_its_bounds(slope, high):
-    reward_T = high + slope * np.arange(40) + np.random.default_rng(0).normal(0, 0.2, 40)
+@pytest.mark.parametrize("slope", [-2.0, 0.0, 2.0])
+def test_a_threshold_is_a_controllers_times_the_phases_within_its_bounds(slope):
+    reward_T = slope * np.arange(40) + np.random.default_rng(0).normal(0, 0.2, 40)
     threshold, mean, total, before, levels = reward_arms.Threshold(0.1), reward_T[0], 0.0, 0.0, []
     for step, reward in enumerate(reward_T):
         moved = 0.05 * (reward - mean)
@@ -132,8 +132,7 @@ def test_a_threshold_is_a_controllers_times_the_phases_within_its_bounds(slope, 
         total = min(max(total + error, -1), 1)
         factor, past = 1.5, reward_T[: step + 1]
         if step > 14:
-            settled = past[-8:].std() < 0.2 and past[-8:].mean() > 1
-            factor = 1.2 if past[-8:].mean() > past[-16:-8].mean() + 0.1 else 1.0 if settled else 0.8
+            factor = 1.2 if past[-8:].mean() > past[-16:-8].mean() + 0.1 else 0.8
         level = factor * (0.1 + 0.3 * error + 0.01 * total + 0.05 * (error - before))
         before = error
         levels.append(float(threshold.level(torch.tensor([reward]))))

@@ -12,7 +12,6 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from analysis.arena.tasks import task
-from analysis.kernels.on_use import torch
 from analysis.lab import Part, asks, strips
 from analysis.sweeps.base_runs import TINY
 from analysis.worlds.edited_training import Arm, Maker
@@ -78,11 +77,8 @@ def fixed(beta: float) -> Maker:
 AIM, GAINS, WINDOW, CLIMB = 0.01, (0.3, 0.01, 0.05), 8, 0.1
 """SAFE: velocity of rewards that the PID aims at, its gains, steps of a phase, and the rise that counts as a
 climb."""
-EARLY, RISING, FLAT, SETTLED = 1.5, 1.2, 0.8, 1.0
+EARLY, RISING, FLAT = 1.5, 1.2, 0.8
 """SAFE: factors of the threshold by phase."""
-STEADY, HIGH, BONUS = 0.2, 1.0, 0.01
-"""SAFE: deviation of rewards below which a plateau above `HIGH` has converged; coefficient of its entropy
-bonus. Climb and deviation are ten times those of its public code, where rewards are between 0 and 1."""
 
 
 class Threshold:
@@ -90,7 +86,7 @@ class Threshold:
 
     level: (base + PID) times a factor of the phase, between base / 3 and 2 base; the PID acts on the velocity
     of rewards, smoothed over 20 steps. Source: Maity (2026), arXiv:2602.04651; gains and factors are those of
-    its public code.
+    its public code, where rewards are between 0 and 1 and converge in a fourth phase.
     """
 
     def __init__(self, base: float) -> None:
@@ -116,19 +112,17 @@ class Threshold:
         """Return the factor of the phase, from the last WINDOW rewards against those before."""
         if len(self.seen) < 2 * WINDOW:
             return EARLY
-        old_WR, recent_WR = torch.stack(self.seen[-2 * WINDOW :]).unflatten(0, (2, WINDOW))
-        old_R, recent_R = old_WR.mean(0), recent_WR.mean(0)
-        settled_R = (recent_WR.std(0, correction=0) < STEADY) & (recent_R > HIGH)
-        still_R = FLAT + (SETTLED - FLAT) * settled_R
-        return still_R + (RISING - still_R) * (recent_R > old_R + CLIMB)
+        recent_R, old_R = (
+            sum(part) / WINDOW for part in (self.seen[-WINDOW:], self.seen[-2 * WINDOW : -WINDOW])
+        )
+        return FLAT + (RISING - FLAT) * (recent_R > old_R + CLIMB)
 
 
 def thresholded(base: float, frozen: bool = False) -> Maker:
     """Return the edit that penalizes the squared excess of a running KL over SAFE's threshold.
 
-    The penalty grows as entropy falls; that of the public code is a number without a gradient. The entropy of
-    tokens is rewarded, by its score. frozen: keep the first threshold and ignore entropy, which switches SAFE
-    off.
+    The penalty grows as entropy falls; that of the public code is a number without a gradient. frozen: keep
+    the first threshold and ignore entropy, which switches SAFE off.
     """
 
     def make(world: World, start_RP: Tensor) -> Any:
@@ -147,8 +141,6 @@ def thresholded(base: float, frozen: bool = False) -> Maker:
                 level_R, gate_R = EARLY * base + 0 * level_R, 1 + 0 * gate_R
             beta_R = 2 * (state["kl"] - level_R).clamp(min=0) * gate_R
             charge_RBT = beta_R[:, None, None] * _to_go(moved_RBT, batch.mask_BT)
-            if not frozen:
-                charge_RBT = charge_RBT + BONUS * (logp + entropy_R[:, None, None]) * batch.mask_BT
             return replace(batch, adv_BT=batch.adv_BT - charge_RBT)
 
         return change
@@ -237,7 +229,8 @@ EXPERIMENT = REWARDED.experiment(
     question="On a learned reward, which of PPO's constraints matter, and which rival ends above it?",
     source="each claim's",
     differs="toy transformers; a reward model linear in right places, fitted to 512 comparisons of which a "
-    "quarter are wrong; accuracy is the task's own; SAFE has two reward models, one after the other",
+    "quarter are wrong; accuracy is the task's own; SAFE has two reward models, one after the other, and no "
+    "entropy bonus",
     margins={"accuracy gained": MORE, "accuracy lost": LITTLE},
     figure=strips("accuracy: final accuracy", "Shows final true accuracy of toy transformers, each arm at "
         "its best setting; on sums by an erring reward model: PPO with constraints and a fixed KL (PPO-max), "
