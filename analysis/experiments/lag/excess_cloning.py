@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
@@ -131,12 +131,12 @@ MARGIN = 0.05
 
 
 @cache
-def setting_of(arm: str, cloning: int) -> tuple[dict[str, float], bool]:
+def setting_of(arm: str, cloning: int) -> tuple[Mapping[str, Any], bool]:
     """Return the rate at which an arm ends best on pilot keys, DPO's beta too, and whether one is an end."""
     key_R = keys(tuple(range(PILOT, PILOT + PILOTS)), NAME)
     start_RSA = cloned(demonstrations(key_R), cloning)
 
-    def score(**setting: float) -> float:
+    def score(**setting: Any) -> float:
         past = course(start_RSA, key_R, steps=STEPS, noise=NOISE, **setting, **ARMS[arm])
         return float(accuracy(past[-1]).mean())
 
