@@ -133,3 +133,9 @@ def test_a_threshold_is_reached_where_the_mean_of_the_window_meets_it():
     assert [collapse.reached(rows, level, window=1) for level in (0.5, 0.75)] == [10, 30]
     assert [collapse.reached(rows, level, window=2) for level in (0.5, 0.75)] == [20, 30]
     assert np.isnan(collapse.reached(rows, 1.1, window=1))
+
+
+def test_a_column_that_an_arm_needs_and_lacks_is_named():
+    table = pd.DataFrame({"x": [1.0], "recipe": ["a"], "seed": [0]})
+    for given in (("y", {"recipe": "a"}), ("x", {"lag": 1}), ("x", {"recipe": "a"}, ["seed", "day"])):
+        refuses("column of the table", arm, table, *given)

@@ -215,3 +215,8 @@ def test_an_interval_contains_its_estimate_though_its_sequence_once_ruled_it_out
     assert (found.low, row["low"], row["effect"]) == (1.0, 0.0, 0.0)
     known = [row for row in verdicts.stored() if row["effect"] is not None]
     assert all(row["low"] <= row["effect"] <= row["high"] for row in known)
+
+
+def test_rows_are_found_by_their_claims():
+    rows = [{"claim": name, "e": number} for name, number in (("a", 1.0), ("b", 2.0), ("c", 3.0))]
+    assert verdicts.by_claim(rows) == dict(zip("abc", rows, strict=True))

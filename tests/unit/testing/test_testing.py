@@ -383,3 +383,12 @@ def test_the_standard_deviation_on_the_page_is_that_of_the_bandit():
     assert_unbiased(None, 27 / 16, exact=mu @ estimate**2 - (mu @ estimate) ** 2)
     with pytest.raises(AssertionError):
         assert_unbiased(None, 0.75, exact=mu @ (mu / pi * np.array([0.0, 1.0])))
+
+
+def test_an_absolute_tolerance_is_for_exact_numbers():
+    call = {"std": 1.0, "discrepancy": 1.0, "atol": 0.1}
+    refuses("`atol` is for `exact` alone", assert_unbiased, np.zeros(100), 0.0, **call)
+    assert_unbiased(None, 0.0, exact=0.09, atol=0.1)
+    assert fails(assert_unbiased, None, 0.0, exact=0.11, atol=0.1)
+    assert fails(assert_unbiased, None, 0.0, exact=1e-11)
+    assert_unbiased(None, 0.0, exact=1e-13)
