@@ -54,19 +54,20 @@ class Tuned:
     """Tuning rule: each arm of an experiment runs at its best learning rate on tuning seeds.
 
     rates: those to try; a function of the cell if they differ. outcome: column whose median is maximized.
-    table: experiment whose table has the tuning runs.
+    table: experiment whose table has the tuning runs. pilots: tuning seeds.
     """
 
     rates: Sequence[float] | Callable[[Run], Sequence[float]] = (1e-3, 3e-3, 1e-2)
     outcome: str = "accuracy"
     table: str = "tuning-rates"
+    pilots: int = 2
 
     def tried(self, arms: Sequence[Run]) -> tuple[Run, ...]:
         """Return every arm at every rate, on tuning seeds."""
         from analysis.sweeps.tuning import at_rates
 
         rates = self.rates if callable(self.rates) else lambda _: self.rates
-        return tuple(cell for arm in arms for cell in at_rates([arm], rates(arm)))
+        return tuple(cell for arm in arms for cell in at_rates([arm], rates(arm), self.pilots))
 
     def chosen(self, arms: Sequence[Run], keys: Sequence[str]) -> tuple[Run, ...]:
         """Return every arm at its best rate. keys: the table's key columns."""

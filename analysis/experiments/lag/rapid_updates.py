@@ -52,7 +52,7 @@ EXPERIMENT = Experiment(
     differs="a transformer of 7,000 weights that sorts ten digits; 300 updates in every arm; best of four "
     "rates; seconds from a pipeline's closed form, in which generation takes nine tenths of a synchronous "
     "step",
-    cells=cells, tuned=Tuned(rates=(3e-4, 1e-3, 3e-3, 1e-2)), drawn=drawn,
+    cells=cells, tuned=Tuned(rates=(3e-4, 1e-3, 3e-3, 1e-2), pilots=8), drawn=drawn,
     stop=Stop(block=16, cap=192, begun_with=32, first=200, fresh=2000),
     keys=("recipe", "staleness_args", "seed"),
     metrics=("accuracy", "collapsed", LEVEL, "rise accuracy", "min rollout_corr/ess_kish_sequence_raw"),

@@ -8,7 +8,7 @@ NAME = "tuning-rates"
 
 
 def cells() -> tuple[Run, ...]:
-    """Every arm of these experiments at three or four rates, 2 tuning seeds."""
+    """Every arm of these experiments at three or four rates, on its tuning seeds."""
     tuned = [each for each in EXPERIMENTS.values() if each.tuned is not None and each.tuned.table == NAME]
     found = (cell for each in tuned if each.tuned and each.arms for cell in each.tuned.tried(each.arms()))
     return tuple(dict.fromkeys(found))
