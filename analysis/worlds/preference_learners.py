@@ -132,16 +132,21 @@ def sft(found: SetWorld, shown_SA: Floats, rate_R: Floats) -> Floats:
     ]
 
 
-def against_checkpoints(found: SetWorld, win_SA: Floats, settings: Settings) -> Floats:
+def against_checkpoints(
+    found: SetWorld, win_SA: Floats, settings: Settings, rng: np.random.Generator
+) -> Floats:
     """Return theta [R, F] of DPO on shown winners against samples of the checkpoint `lag` steps back.
 
-    That checkpoint is also the reference; with lag 0 it is the policy itself, and the start is its reference.
+    That checkpoint is also the reference; with lag 0 it is the policy itself, and the start is its reference;
+    with lag -1 it is drawn at every step from all before.
     """
     beta_R, lag_R = settings["beta"], settings["lag"].astype(int)
     cells, share_SA, beta_R111 = len(beta_R), win_SA / win_SA.sum(), beta_R[:, None, None, None]
 
     def slope(step: int, thetas: list[Floats]) -> Floats:
-        past_RF = np.stack([thetas[max(0, step - lag)][row] for row, lag in enumerate(lag_R)])
+        drawn = int(rng.integers(max(1, step)))
+        back = [drawn if lag < 0 else max(0, step - lag) for lag in lag_R]
+        past_RF = np.stack([thetas[at][row] for row, at in enumerate(back)])
         past_RSA, now_RSA = found.policy(past_RF), found.policy(thetas[-1])
         gain_RSA = now_RSA - np.where(lag_R[:, None, None] == 0, found.policy(thetas[0]), past_RSA)
         apart_RSAA = gain_RSA[..., :, None] - gain_RSA[..., None, :]
@@ -238,7 +243,7 @@ def demonstrations(arm: str) -> Learner:
             label_RSAA = np.where(np.eye(ANSWERS, dtype=bool), 0.5, np.ones_like(weight_RSAA))
             return found, on_pairs(found, (weight_RSAA, label_RSAA), settings)
         settings = {"lag": np.zeros(len(settings["beta"])), **settings}
-        return found, against_checkpoints(found, win_SA, settings)
+        return found, against_checkpoints(found, win_SA, settings, rng)
 
     return learn
 

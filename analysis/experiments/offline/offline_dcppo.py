@@ -11,14 +11,14 @@ from testbed.offline.models import discrete_choice, pessimistic_q, recovered_rew
 from testbed.offline.tabular_offline import clone, fitted_q, greedy
 
 NAME = "offline-dcppo"
-SEEDS, FEWER, PILOTS = 1600, 256, 96
+SEEDS, FEWER, PILOTS, FRESH = 1600, 256, 96, 680_000
 """Worlds of a run; worlds with 1,000 choices or more, where arms hardly differ; pilot worlds."""
 SIZES = (50, 200, 1000, 5000)
-PRIORS = (1e-6, 1e-4, 0.003, 0.03, 0.3, 3.0, 30.0, 300.0)
+PRIORS = tuple(2.0**i for i in range(-20, 10))
 ARMS: dict[str, Grid] = {
     "greedy": {"prior": PRIORS},
     "greedy within the log": {"prior": PRIORS},
-    "pessimistic": {"prior": PRIORS, "scale": (0.1, 0.3, 1.0, 3.0, 10.0)},
+    "pessimistic": {"prior": PRIORS, "scale": tuple(2.0**i for i in range(-5, 6))},
 }
 """Plans on estimated model and rewards: all actions, logged ones, or scale / sqrt(visits) taken off."""
 DULLER, MORE = 0.3, 0.05
@@ -34,6 +34,7 @@ def choosers(seeds: Seeds) -> Worlds:
 
 def learn(seeds: Seeds, arm: str, steps: int, prior: float, scale: float = 0.0) -> Groups:
     """Return the score of planning from logged choices, [R]; no reward is logged."""
+    seeds = tuple(seed + FRESH for seed in seeds)
     worlds = choosers(seeds)
     mu_RSA, _ = discrete_choice(worlds.moves_RSAS, worlds.reward_RSA, DISCOUNT)
     counts = worlds.logged(mu_RSA, steps, seeds, f"log of {steps}")

@@ -8,14 +8,14 @@ from envs.logged_data import skilled
 from testbed.offline.tabular_offline import advantage, advantage_filtered, awr, best_of_n, clone, kl, policy_q
 
 NAME = "offline-digi-q"
-SEEDS, PILOTS = 128, 64
+SEEDS, PILOTS, FRESH = 256, 96, 680_000
 DRAWS = (1, 2, 4, 8, 16)
 STEPS = (30, 60, 120)
 MARGIN = 0.05
 ARMS: dict[str, Grid] = {
     **{f"best of {n}": {} for n in DRAWS},
     "best of n": {"n": (*DRAWS, 32, 64)},
-    "weighted": {"beta": (0.3, 1.0, 2.0, 4.0, 8.0, 16.0, 32.0)},
+    "weighted": {"beta": tuple(2.0**i for i in range(-2, 8))},
     "filtered": {},
 }
 """n: number of actions drawn; tuned, as is beta, the inverse temperature of weighting."""
@@ -33,7 +33,7 @@ def critic(seeds: Seeds, steps: int) -> tuple[Worlds, Floats, Floats, Floats]:
 
 def learn(seeds: Seeds, arm: str, steps: int, beta: float = 0.0, n: int = 0) -> Groups:
     """Return the score of a policy made with the critic, and its KL to the cloned log, [R] each."""
-    worlds, cloned_RSA, q_RSA, ahead_RSA = critic(seeds, steps)
+    worlds, cloned_RSA, q_RSA, ahead_RSA = critic(tuple(seed + FRESH for seed in seeds), steps)
     if arm == "weighted":
         pi_RSA = awr(cloned_RSA, ahead_RSA, beta)
     elif arm == "filtered":

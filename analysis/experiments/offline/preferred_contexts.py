@@ -10,19 +10,24 @@ from testbed.offline.improvement import softmax
 from testbed.offline.tabular_offline import clone, fitted_q, greedy
 
 NAME = "preferred-contexts"
-SEEDS, PILOTS, EPISODES, LENGTH, PAIRS = 32, 10, 60, 20, 60
-STATES, ACTIONS, CONTEXT, UPDATES = 8, 4, 4, 200
+SEEDS, PILOTS, FRESH, EPISODES, LENGTH, PAIRS = 96, 24, 680_000, 60, 20, 60
+STATES, ACTIONS, CONTEXT, UPDATES = 8, 4, 4, 800
 QUALITIES = (0.0, 0.3, 0.6)
 """Probabilities with which the loggers take the best action; otherwise a random one."""
 MARGIN = 0.02
 """Margin of the score, 1 being the optimum's lead over the uniform policy. Set before the table was made."""
-LEARNING = (0.003, 0.01, 0.03, 0.1)
 ARMS: dict[str, Grid] = {
     "cloned": {},
     "preferred episodes cloned": {},
-    "context": {"rate": LEARNING, "weight": (0.3, 1.0, 3.0, 10.0, 30.0, 100.0)},
-    "context of preferred episodes": {"rate": (0.1, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)},
-    "reward model": {"ridge": (1.0, 10.0, 100.0, 1e3, 1e4), "pessimism": (0.0, 0.3, 1.0, 3.0, 10.0, 100.0)},
+    "context": {
+        "rate": tuple(2.0**i for i in range(-12, -3)),
+        "weight": tuple(2.0**i for i in range(-1, 10)),
+    },
+    "context of preferred episodes": {"rate": tuple(2.0**i for i in range(-12, 11))},
+    "reward model": {
+        "ridge": tuple(2.0**i for i in range(-2, 15)),
+        "pessimism": (0.0, *(2.0**i for i in range(-3, 8))),
+    },
 }
 """Adam's rate and the weight of the preferences; the ridge of the reward model, and the pessimism that the
 plan takes off a pair with n visits, pessimism / sqrt(n)."""
@@ -139,7 +144,7 @@ def learn(
     seeds: Seeds, arm: str, rate: float = 0.0, weight: float = 0.0, ridge: float = 1.0, pessimism: float = 0.0
 ) -> Groups:
     """Return the score of the policy that an arm learns, [R]."""
-    worlds, visit_RNSA, faded_RNSA, going_RSAS, pair_RP2 = given(tuple(seeds))
+    worlds, visit_RNSA, faded_RNSA, going_RSAS, pair_RP2 = given(tuple(seed + FRESH for seed in seeds))
     place_R1 = np.arange(len(seeds))[:, None]
     if arm == "reward model":
         pi_RSA = planned(faded_RNSA, going_RSAS, pair_RP2, ridge, pessimism)
@@ -166,7 +171,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS).experiment(
         "MDPs and 60 preferences between them; arms: a clone of all or of the preferred episodes; a policy "
         "given a code of its episode (context), at a code chosen by preferences or the mean of the preferred "
         "ones; a plan with rewards fitted to the preferences."),
-    systems={"OPPO": "rewards that a table can express; knobs in steps of three and ten"},
+    systems={"OPPO": "rewards that a table can express"},
 )  # fmt: skip
 GATES = {"tuned": inside(arm=("context", "context of preferred episodes", "reward model"))}
 ask(EXPERIMENT, "contexts-beat-a-reward-model", "In tables, with Markov rewards that the reward model can "

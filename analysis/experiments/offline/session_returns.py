@@ -8,7 +8,7 @@ from analysis.lab import Bools, Floats, Grid, Ints, Plot, TunedArms, asks, by_wo
 from testbed.offline.improvement import softmax
 
 NAME = "session-returns"
-SEEDS, PILOTS, SESSIONS, LONGEST = 48, 24, 1500, 40
+SEEDS, PILOTS, FRESH, SESSIONS, LONGEST = 96, 48, 680_000, 1500, 40
 USERS, MOODS, ITEMS = 4, 5, 6
 STATES = USERS * MOODS
 """Kinds of users, moods, items, and the largest length of a session."""
@@ -22,7 +22,7 @@ ARMS: dict[str, Grid] = {
     "clicks": TOP,
     "length": TOP,
     "sum": TOP,
-    "two tasks": {"temperature": (0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0)},
+    "two tasks": {"temperature": tuple(2.0**i for i in range(-9, 3))},
 }
 """Clone the steps of each state whose returns to come are in the top 1/parts, with two returns the length in
 the top 1/long; or predict both and choose."""
@@ -137,6 +137,7 @@ def learn(
     seed: int, arm: str, parts: float = 1.0, long: float = 1.0, temperature: float = 1.0
 ) -> tuple[float, float, float]:
     """Return a session's clicks and length as shares of the best policy for each, and their mean."""
+    seed += FRESH
     clicks, length = earned(seed, learned(seed, arm, parts, long, temperature)) / best(seed)
     return clicks, length, (clicks + length) / 2
 

@@ -7,11 +7,12 @@ from analysis.kernels.imperfect_rewards import KEPT, filtered_dist, reliability
 from analysis.lab import Floats, Frame, Grid, Groups, Plot, Seeds, TunedArms, asks, generator
 
 NAME = "reward-filters"
-SEEDS, PILOTS, DRAWS, PROMPTS, FRESH, ANSWERS, FEATURES, GROUP, STEPS = 96, 24, 4, 16, 100, 24, 12, 5, 60
+SEEDS, PILOTS, FIRST, DRAWS, STEPS = 192, 48, 680_000, 4, 60
+PROMPTS, FRESH, ANSWERS, FEATURES, GROUP = 16, 100, 24, 12, 5
 NOISES = ("middling", "even")
 """Errors of the proxy: 1.5 exp(-(gold / 0.6)^2), so at middling gold rewards, or 0.8 everywhere."""
 KINDS = ("all", "two", "best", "best and worst", "best and random")
-RATES: Grid = {"rate": (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0)}
+RATES: Grid = {"rate": tuple(2.0**i for i in range(-5, 10))}
 OTHERS = ("all", "two", "best", "best and random")
 
 
@@ -68,6 +69,7 @@ def learn(seeds: Seeds, arm: str, noise: str, rate: float) -> Groups:
     """Return R^2 of the filtered samples at the start, and gold reward on fresh prompts, by world; mean over
     4 trainings in a world.
     """
+    seeds = tuple(seed + FIRST for seed in seeds)
     even_SA = np.full((PROMPTS, ANSWERS), 1 / ANSWERS)
     found = (np.stack(x) for x in zip(*(world(seed, noise) for seed in seeds), strict=True))
     feature_WSAF, gold_WSA, proxy_WSA = found
