@@ -7,13 +7,13 @@ import numpy as np
 from analysis.lab import Floats, Grid, Groups, Plot, Seeds, TunedArms, asks, generator
 
 NAME = "payment-generations"
-SEEDS, PILOTS, FIRST, GENERATIONS, SETTLED = 96, 24, 680_000, 24, 8
+SEEDS, PILOTS, FIRST, GENERATIONS, SETTLED = 96, 16, 680_000, 24, 8
 ROUNDS, ROUTES, TRAITS, HIDDEN, DELAY, FRESH = 1000, 6, 6, 8, 1, 2000
 """Payments per generation, routes, known features of a payment, features that the oracle lacks, delay of
 feedback in generations, payments on which a generation is scored."""
 LEAD, SWING = 0.005, 0.1
 """Margins of success, and of the correlation of a generation with its learner. Set before the table."""
-PENALTY, UNEVEN = (tuple(2.0**i for i in range(*ends)) for ends in ((0, 12), (7, 21)))
+PENALTY, UNEVEN = (tuple(2.0**i for i in range(*ends)) for ends in ((1, 11), (8, 20)))
 EVEN = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64)
 ARMS: dict[str, Grid] = {
     "uniform": {"explore": EVEN, "penalty": PENALTY},

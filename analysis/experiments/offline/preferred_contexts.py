@@ -20,7 +20,7 @@ ARMS: dict[str, Grid] = {
     "cloned": {},
     "preferred episodes cloned": {},
     "context": {
-        "rate": tuple(2.0**i for i in range(-12, -3)),
+        "rate": tuple(2.0**i for i in range(-11, -4)),
         "weight": tuple(2.0**i for i in range(-1, 10)),
     },
     "context of preferred episodes": {"rate": tuple(2.0**i for i in range(-12, 11))},

@@ -14,7 +14,7 @@ STATES = USERS * MOODS
 """Kinds of users, moods, items, and the largest length of a session."""
 MARGIN = 0.02
 """Margin of the mean of both rewards, each as a share of its best policy's. Set before the table."""
-PARTS = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 16.0, 32.0, 64.0)
+PARTS = (1.0, 1.5, 2.0, 3.0, 5.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0)
 TOP = {"parts": PARTS}
 ARMS: dict[str, Grid] = {
     "cloned": {},
@@ -22,7 +22,7 @@ ARMS: dict[str, Grid] = {
     "clicks": TOP,
     "length": TOP,
     "sum": TOP,
-    "two tasks": {"temperature": tuple(2.0**i for i in range(-9, 3))},
+    "two tasks": {"temperature": tuple(2.0**i for i in range(-13, 3))},
 }
 """Clone the steps of each state whose returns to come are in the top 1/parts, with two returns the length in
 the top 1/long; or predict both and choose."""

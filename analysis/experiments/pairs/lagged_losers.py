@@ -11,7 +11,7 @@ NAME = "lagged-losers"
 WORLDS, FRESH, PILOTS, LESS = 96, 680_000, 24, 1.05
 """Random worlds of a run, which begin so far beyond those of other tables; pilot worlds; factor of regret
 that counts as less. Set before the table was made."""
-PAIRS: Grid = {"rate": tuple(2.0**i for i in range(-6, 4)), "beta": tuple(2.0**i for i in range(-7, 3))}
+PAIRS: Grid = {"rate": tuple(2.0**i for i in range(-6, 4)), "beta": tuple(2.0**i for i in range(-12, 3))}
 GRIDS: dict[str, Grid] = {
     "reference's losers": PAIRS,
     "lagged": {"lag": (8, 16, 32, 64), **PAIRS},

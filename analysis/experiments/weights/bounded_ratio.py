@@ -10,8 +10,8 @@ from analysis.worlds.offline_worlds import DISCOUNT, Worlds, random_worlds
 from testbed.offline.improvement import softmax
 
 NAME = "bounded-ratio"
-SEEDS, PILOTS, FRESH, ITERATIONS, LAST, EPISODES, HORIZON, EPOCHS = 192, 48, 680_000, 30, 5, 16, 20, 10
-RATES, LAMS = (tuple(2.0**i for i in range(*ends)) for ends in ((-1, 9), (-7, 7)))
+SEEDS, PILOTS, FRESH, ITERATIONS, LAST, EPISODES, HORIZON, EPOCHS = 192, 24, 680_000, 30, 5, 16, 20, 10
+RATES, LAMS = (tuple(2.0**i for i in range(*ends)) for ends in ((0, 8), (-6, 6)))
 PPO: Grid = {"rate": RATES, "eps": (0.1, 0.2, 0.4, 0.6, 0.9, 1.5, 3.0)}
 BPO: Grid = {"rate": RATES, "eps": (0.1, 0.2, 0.4, 0.6, 0.9, 1.0), "lam": LAMS}
 GRIDS: dict[str, Grid] = {"ppo": PPO, "bpo": BPO}
