@@ -99,8 +99,8 @@ EXPERIMENT = TunedArms(GRIDS, learn, "score", PILOTS, endless={"eps": (1.0,)}).e
         "batches in random MDPs; PPO clips ratios; BPO moves each ratio toward a target within a band, and "
         "back where it is beyond.",
     ),
-    systems={"BPO / GBPO (Bounded Ratio RL)": "the step, and on-policy BPO in tables, with twelve "
-             "times PPO's settings: no worse, a gain is undecided"},
+    systems={"BPO / GBPO (Bounded Ratio RL)": "the step, and on-policy BPO in tables, with ten "
+             "times PPO's settings: no worse, no better"},
 )  # fmt: skip
 
 
