@@ -13,8 +13,8 @@ ROUNDS, ROUTES, TRAITS, HIDDEN, DELAY, FRESH = 1000, 6, 6, 8, 1, 2000
 feedback in generations, payments on which a generation is scored."""
 LEAD, SWING = 0.005, 0.1
 """Margins of success, and of the correlation of a generation with its learner. Set before the table."""
-PENALTY, UNEVEN = (tuple(2.0**i for i in range(*ends)) for ends in ((1, 11), (8, 20)))
-EVEN = (0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64)
+PENALTY, UNEVEN = (tuple(2.0**i for i in range(*ends)) for ends in ((3, 11), (12, 25)))
+EVEN = (0.00125, 0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64)
 ARMS: dict[str, Grid] = {
     "uniform": {"explore": EVEN, "penalty": PENALTY},
     "uniform, all rounds": {"explore": EVEN, "penalty": PENALTY},
