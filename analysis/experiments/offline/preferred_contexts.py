@@ -20,11 +20,11 @@ ARMS: dict[str, Grid] = {
     "cloned": {},
     "preferred episodes cloned": {},
     "context": {
-        "rate": tuple(2.0**i for i in range(-11, -4)),
-        "weight": tuple(2.0**i for i in range(-1, 10)),
+        "rate": tuple(2.0**i for i in range(-11, -6)),
+        "weight": tuple(2.0**i for i in range(2, 15)),
     },
     "reward model": {
-        "ridge": tuple(2.0**i for i in range(-2, 15)),
+        "ridge": tuple(2.0**i for i in range(-9, 11)),
         "pessimism": (0.0, *(2.0**i for i in range(-3, 8))),
     },
 }

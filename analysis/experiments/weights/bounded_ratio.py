@@ -100,7 +100,7 @@ EXPERIMENT = TunedArms(GRIDS, learn, "score", PILOTS, endless={"eps": (1.0,)}).e
         "back where it is beyond.",
     ),
     systems={"BPO / GBPO (Bounded Ratio RL)": "the step, and on-policy BPO in tables, with ten "
-             "times PPO's settings: no worse, no better"},
+             "times PPO's settings: no worse, no gain of .02"},
 )  # fmt: skip
 
 
