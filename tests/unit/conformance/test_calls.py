@@ -85,8 +85,10 @@ def test_one_old_log_probability_has_no_mismatch_and_words_leave_out_what_is_one
     assert [token.log_mismatch for row in alike for token in row.tokens] == [0.0] * 5
     assert alike[0].tokens[0] == Token(0.5, 0.0, -0.125)
     assert (alike[1].adv, alike[1].group, alike[0].tokens[1].kept) == (-1.0, 3, False)
-    assert in_words((Row((Token(60.0), Token(kept=False))), Row((Token(0.0, 0.0, -49.0),), -0.5))) == [
-        "A = +1, pi/anchor = (e^60, -)",
+    assert in_words(
+        (Row((Token(60.0), Token(kept=False), Token(-60.0))), Row((Token(0.0, 0.0, -49.0),), -0.5))
+    ) == [
+        "A = +1, pi/anchor = (e^60, -, e^-60)",
         "A = -0.5, pi/anchor = (1), pi/ref = (5.24289e-22)",
     ]
 

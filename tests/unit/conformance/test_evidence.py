@@ -11,7 +11,7 @@ import pytest
 import torch
 from support.refusals import refuses
 
-from testbed.conformance import sandbox
+from testbed.conformance import nearest_entries, sandbox
 from testbed.conformance.batches import Row, Token, tensors
 from testbed.conformance.calling import LossError
 from testbed.conformance.catalogue_entry import Reference, comparable, with_hyper
@@ -557,3 +557,13 @@ def test_numbers_that_json_lacks_become_words():
     assert _literal([torch.tensor([[0.5, 1 / 3]]), torch.tensor(2), "a"]) == "[[[0.5, 0.3333333]], 2, 'a']"
     shown = Outcome("trl", "1.0", "x", "differs", "near", ("row",), ("logp = [1]", "mask = [1]"))
     assert shown.lines() == ["trl 1.0  x: differs near", "    row", "    logp = [1]", "    mask = [1]"]
+
+
+def test_the_nearest_have_a_plain_divisor_and_the_first_two_a_batch(monkeypatch):
+    monkeypatch.setattr(nearest_entries, "parts", lambda binding, reference, *more: reference.factor)
+    monkeypatch.setattr(nearest_entries, "where_they_part", lambda binding, reference, t, first: first)
+    fits = [Fit(Reference("ppo_clip", (), "token_sum", factor=1 / 6), 0.5, share / 10) for share in range(7)]
+    found = nearest_entries._nearest(evidence(ppo), fits)
+    assert [near.fit.cosine for near in found] == [0.0, 0.1, 0.2, 0.3, 0.4]
+    assert {near.fit.reference for near in found} == {Reference("ppo_clip", (), "constant", 1.0)}
+    assert [near.counterexample for near in found] == [1.0, 1.0, None, None, None]

@@ -239,3 +239,10 @@ CARRIES = {"detached weights": "the entry's weight carries a gradient itself"}
 def test_a_property_that_a_loss_cannot_have_says_why(layout, reference, reasons):
     one = Judged(judged(None, layout=layout).binding, reference, 1e-5)
     assert {each.name: why for each in BATTERY if (why := each.absent(one))} == reasons
+
+
+def test_a_loss_of_whole_batches_is_not_asked_for_its_parts():
+    binding = Binding(None, "mine", {"p": "logp", "b": "batch"})
+    one = Judged(binding, Reference("reinforce", aggregation="token_mean"), 1e-5)
+    found = {each.name: each.absent(one) for each in BATTERY}
+    assert found["micro-batches and ranks"] == found["chunks of tokens"] == "the loss needs whole groups"
