@@ -168,3 +168,10 @@ def test_small_differences_are_no_rounding():
     reward_B = torch.tensor([1.0, 1.0 + 1e-5], dtype=torch.float32)
     found = advantage["group_std"].function(Signals(reward_B, torch.zeros(2, dtype=torch.int64)), eps=0.0)
     assert found.tolist() == pytest.approx([-(0.5**0.5), 0.5**0.5], rel=1e-3)
+
+
+def test_equal_advantages_of_a_whole_batch_are_standardized_to_nothing():
+    mask = torch.tensor([[True, True], [True, False]])
+    group, value = torch.zeros(2, dtype=torch.int64), torch.zeros(2, 2).double()
+    signals = Signals(tensor([0, 0]), group, mask, value_BT=value)
+    assert advantage["standardized"].function(signals).tolist() == [[0.0, 0.0], [0.0, 0.0]]
