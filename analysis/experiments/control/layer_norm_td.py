@@ -12,9 +12,9 @@ from envs.mdps import garnet
 from testbed.offline.tabular_offline import greedy
 
 NAME = "layer-norm-td"
-SEEDS, PILOTS, FRESH, UPDATES, EVERY, BATCH, WIDTH = 192, 48, 670_000, 500, 25, 64, 32
-"""Worlds of a run, pilot worlds, offset past the worlds of other tables; updates, those between scores, steps
-that an update reads; features of a pair, half as many as there are pairs."""
+SEEDS, WORLDS, PILOTS, FRESH, UPDATES, EVERY, BATCH, WIDTH = 192, 8, 48, 670_000, 500, 25, 64, 32
+"""Units of a run, random worlds averaged in a unit, pilot worlds, offset past the worlds of other tables;
+updates, those between scores, steps that an update reads; features of a pair, half as many as pairs."""
 SCORE = 0.02
 """Margin of the mean score over training, 1 being the optimum's lead over the uniform policy. Set before the
 table was made, as the grids were."""
@@ -70,7 +70,7 @@ def learn(seed: int, arm: str, step_size: float, target_every: float = 0.0) -> f
 
 
 EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, endless={"target_every": (500.0,)}).experiment(
-    NAME, SEEDS, ("score",), {"updates": UPDATES},
+    NAME, SEEDS, ("score",), {"updates": UPDATES, "worlds": WORLDS}, worlds=WORLDS,
     question="With LayerNorm, do parallel copies of the world replace replay and a target network?",
     source="Gallici et al. (2025), Simplifying deep temporal difference learning",
     differs="fixed random features, half as many as pairs, in place of a network; no weight decay; time is "

@@ -20,8 +20,10 @@ SPREADS = (0.4, 2.5)
 RULES = (("DPO", "dpo", "hard"), ("IPO", "ipo", "hard"), ("VDPO", "dpo", "mmse"), ("VIPO", "ipo", "mmse"))
 NATS = (2, 6)
 MANY = ", many worlds"
-UNITS = {"demonstrations": 192, "experts": 64, f"good labels{MANY}": 1200}
+UNITS = {"demonstrations": 192, "experts": 56, f"good labels{MANY}": 1200}
 """Units of a run for data whose claims need fewer or more than WORLDS, by prefix of the data's name."""
+AVERAGED = ("experts", f"good labels{MANY}")
+"""Data whose units are means over EACH worlds, by prefix."""
 NATURAL = {"beta": 0.0}
 """Ends of a grid that switch a setting off, so no wider grid exists."""
 
@@ -80,7 +82,7 @@ def rows(seeds: Seeds) -> Rows:
         best, ends = tuned(data.removesuffix(MANY), learner)
         count = next((count for name, count in UNITS.items() if data.startswith(name)), WORLDS)
         met = seeds[:count]
-        regret = partial(over_worlds if data.endswith(MANY) else Arm.at, arm)
+        regret = partial(over_worlds if data.startswith(AVERAGED) else Arm.at, arm)
         every, unseen = np.stack([regret(seed, best) for seed in met]).T
         said = {"rate": best["rate"], "beta": best["beta"], "third": best.get("sft", 0.0)}
         if data != "demonstrations":  # no claim needs it, and a table is at most a mebibyte
@@ -103,7 +105,7 @@ EXPERIMENT = Experiment(
         says="Shows true regret (log axis) by data, for log-linear policies on 16 prompts of 6 answers; "
         "votes: DPO and IPO learn majorities, VDPO and VIPO soft labels; experts are some nats from the "
         "reference: DPO learns pairs, aligned clones winners first; losers of demonstrations are logged or "
-        "the policy's own; with labels PPO follows a reward model; many worlds are means over 24.",
+        "the policy's own; with labels PPO follows a reward model; experts and many worlds are means over 24.",
     ),
     systems={
         "VPO → VDPO / VIPO (votes)": Part(claims=("v?po-has-less-regret-than-*",)),
