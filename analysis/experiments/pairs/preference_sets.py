@@ -10,11 +10,12 @@ from analysis.worlds.pilots import Arm
 from analysis.worlds.preference_learners import SEEN, STEPS, Learner, demonstrations, experts, gap, votes
 
 NAME = "preference-sets"
-WORLDS, EACH, TUNED_ON, TUNED_MORE = 384, 24, 16, 96
+WORLDS, EACH, TUNED_ON, TUNED_MORE = 384, 24, 32, 96
 """Random worlds of a run; worlds averaged in a unit; for tuning; for tuning on labels."""
 LESS = 1.05
 """Ratio of regrets that counts as less. Set before the table was made, as the grids were."""
-BETAS, RATES = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0), (0.003, 0.01, 0.03, 0.1, 0.3, 1.0)
+POWERS = {k: 2.0**k for k in range(-10, 8)}
+BETAS, RATES = tuple(POWERS[k] for k in range(-10, 1)), tuple(POWERS[k] for k in range(-10, 5))
 SPREADS = (0.4, 2.5)
 """Factors of rewards, by prompt: voters disagree where rewards are close."""
 RULES = (("DPO", "dpo", "hard"), ("IPO", "ipo", "hard"), ("VDPO", "dpo", "mmse"), ("VIPO", "ipo", "mmse"))
@@ -41,23 +42,23 @@ def regrets(learner: Learner) -> Callable[[int, Settings], Floats]:
 
 def arms() -> dict[tuple[str, str], Arm]:
     """Return every learner by its data and name."""
-    pairs: Grid = {"rate": RATES, "beta": BETAS}
-    strength: Grid = {"sft": (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)}
-    long = (*RATES[2:], 3.0, 10.0)
+    pairs: Grid = {"rate": RATES[:12], "beta": BETAS}
     found: dict[tuple[str, str], Arm] = {}
     for name, kind, rule in RULES:
-        grid = pairs if kind == "dpo" else {"rate": (0.001, 0.003, 0.01, 0.03, 0.1), "beta": BETAS}
+        grid = pairs if kind == "dpo" else {"rate": RATES[:8], "beta": BETAS}
         found["mixed votes", name] = Arm(regrets(votes(kind, rule, SPREADS)), grid)
+    cloned = {"sft": tuple(POWERS[k] for k in range(-2, 8)), "rate": RATES[3:12], "beta": BETAS[3:]}
     for nats in NATS:
-        for name in ("DPO", "aligned"):
-            both = {**strength, "rate": RATES[1:], "beta": BETAS[2:]}
-            grid = {**pairs, "rate": (*RATES, 3.0)} if name == "DPO" else both
-            found[f"experts, {nats} nats", name] = Arm(regrets(experts(name, nats)), grid)
+        found[f"experts, {nats} nats", "DPO"] = Arm(
+            regrets(experts("DPO", nats)), {**pairs, "rate": RATES[3:14]}
+        )
+        found[f"experts, {nats} nats", "aligned"] = Arm(regrets(experts("aligned", nats)), cloned)
     for name in ("4 logged losers", "own losers"):
-        grid = {"rate": long, "beta": BETAS[1:]}
-        found["demonstrations", name] = Arm(regrets(demonstrations(name)), grid)
-    found["good labels", "DPO"] = Arm(regrets(gap("DPO")), {"rate": (0.001, *RATES), "beta": BETAS})
-    grid = {"rate": (*long, 30.0), "beta": (0.0, *BETAS[1:])}
+        found["demonstrations", name] = Arm(
+            regrets(demonstrations(name)), {"rate": RATES[4:], "beta": BETAS[2:]}
+        )
+    found["good labels", "DPO"] = Arm(regrets(gap("DPO")), pairs)
+    grid = {"rate": (*RATES[5:], POWERS[5]), "beta": (0.0, *BETAS[2:])}
     found["good labels", "PPO"] = Arm(regrets(gap("PPO")), grid)
     for name in ("DPO", "PPO"):
         found[f"good labels{MANY}", name] = found["good labels", name]
