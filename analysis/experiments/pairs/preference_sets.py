@@ -47,7 +47,11 @@ def arms() -> dict[tuple[str, str], Arm]:
     for name, kind, rule in RULES:
         grid = pairs if kind == "dpo" else {"rate": RATES[:8], "beta": BETAS}
         found["mixed votes", name] = Arm(regrets(votes(kind, rule, SPREADS)), grid)
-    cloned = {"sft": tuple(POWERS[k] for k in range(-2, 8)), "rate": RATES[3:12], "beta": BETAS[3:]}
+    cloned = {
+        "sft": tuple(POWERS[k] for k in range(-6, 8)),
+        "rate": RATES[4:12],
+        "beta": tuple(POWERS[k] for k in range(-7, 5)),
+    }
     for nats in NATS:
         found[f"experts, {nats} nats", "DPO"] = Arm(
             regrets(experts("DPO", nats)), {**pairs, "rate": RATES[3:14]}
