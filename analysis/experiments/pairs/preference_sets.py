@@ -14,8 +14,8 @@ WORLDS, EACH, TUNED_ON, TUNED_MORE = 384, 24, 32, 96
 """Random worlds of a run; worlds averaged in a unit; for tuning; for tuning on labels."""
 LESS = 1.05
 """Ratio of regrets that counts as less. Set before the table was made, as the grids were."""
-POWERS = {k: 2.0**k for k in range(-10, 8)}
-BETAS, RATES = tuple(POWERS[k] for k in range(-10, 1)), tuple(POWERS[k] for k in range(-10, 5))
+THIRDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
+"""Knobs of learners from labels."""
 SPREADS = (0.4, 2.5)
 """Factors of rewards, by prompt: voters disagree where rewards are close."""
 RULES = (("DPO", "dpo", "hard"), ("IPO", "ipo", "hard"), ("VDPO", "dpo", "mmse"), ("VIPO", "ipo", "mmse"))
@@ -40,29 +40,31 @@ def regrets(learner: Learner) -> Callable[[int, Settings], Floats]:
     return score
 
 
+def powers(least: int, most: int) -> tuple[float, ...]:
+    """Return the powers of 2 from 2**least on, below 2**most."""
+    return tuple(2.0**k for k in range(least, most))
+
+
 def arms() -> dict[tuple[str, str], Arm]:
     """Return every learner by its data and name."""
-    pairs: Grid = {"rate": RATES[:12], "beta": BETAS}
     found: dict[tuple[str, str], Arm] = {}
     for name, kind, rule in RULES:
-        grid = pairs if kind == "dpo" else {"rate": RATES[:8], "beta": BETAS}
+        grid = {"rate": powers(-10, 2 if kind == "dpo" else -2), "beta": powers(-10, 1)}
         found["mixed votes", name] = Arm(regrets(votes(kind, rule, SPREADS)), grid)
-    cloned = {
-        "sft": tuple(POWERS[k] for k in range(-6, 8)),
-        "rate": RATES[4:12],
-        "beta": tuple(POWERS[k] for k in range(-7, 5)),
+    # Where the expert is near the reference cloning is best weak, and where it is far, strong.
+    cloned: dict[int, Grid] = {
+        2: {"sft": powers(-6, 8), "rate": powers(-6, 2), "beta": powers(-7, 5)},
+        6: {"sft": powers(4, 12), "rate": powers(-6, 1), "beta": powers(-10, -2)},
     }
     for nats in NATS:
-        found[f"experts, {nats} nats", "DPO"] = Arm(
-            regrets(experts("DPO", nats)), {**pairs, "rate": RATES[3:14]}
-        )
-        found[f"experts, {nats} nats", "aligned"] = Arm(regrets(experts("aligned", nats)), cloned)
+        grid = {"rate": powers(-7, 4), "beta": powers(-10, 1)}
+        found[f"experts, {nats} nats", "DPO"] = Arm(regrets(experts("DPO", nats)), grid)
+        found[f"experts, {nats} nats", "aligned"] = Arm(regrets(experts("aligned", nats)), cloned[nats])
     for name in ("4 logged losers", "own losers"):
-        found["demonstrations", name] = Arm(
-            regrets(demonstrations(name)), {"rate": RATES[4:], "beta": BETAS[2:]}
-        )
-    found["good labels", "DPO"] = Arm(regrets(gap("DPO")), pairs)
-    grid = {"rate": (*RATES[5:], POWERS[5]), "beta": (0.0, *BETAS[2:])}
+        grid = {"rate": powers(-6, 5), "beta": powers(-8, 1)}
+        found["demonstrations", name] = Arm(regrets(demonstrations(name)), grid)
+    found["good labels", "DPO"] = Arm(regrets(gap("DPO")), {"rate": THIRDS[:7], "beta": THIRDS[:7]})
+    grid = {"rate": THIRDS[2:], "beta": (0.0, *THIRDS[1:7])}
     found["good labels", "PPO"] = Arm(regrets(gap("PPO")), grid)
     for name in ("DPO", "PPO"):
         found[f"good labels{MANY}", name] = found["good labels", name]
@@ -75,10 +77,12 @@ def tuned(data: str, learner: str) -> tuple[dict[str, float], list[str]]:
     return arms()[data, learner].tuned(TUNED_MORE if data.endswith("labels") else TUNED_ON, NATURAL)
 
 
-def over_worlds(arm: Arm, unit: int, setting: Mapping[str, float]) -> Floats:
-    """Return geometric means of regrets over the worlds of a unit, which no other unit has."""
+def over_worlds(arm: Arm, unit: int, setting: Mapping[str, float], *, geometric: bool) -> Floats:
+    """Return means of regrets over the worlds of a unit, which no other unit has."""
     met = (unit, *((unit + 1000) * EACH + i for i in range(1, EACH)))
-    return np.asarray(np.exp(np.mean([np.log(arm.at(world, setting)) for world in met], axis=0)))
+    regret_WK = np.array([arm.at(world, setting) for world in met])
+    # An expert 6 nats away can be copied without any regret, whose logarithm has no mean.
+    return np.asarray(np.exp(np.log(regret_WK).mean(0)) if geometric else regret_WK.mean(0))
 
 
 def rows(seeds: Seeds) -> Rows:
@@ -87,7 +91,8 @@ def rows(seeds: Seeds) -> Rows:
         best, ends = tuned(data.removesuffix(MANY), learner)
         count = next((count for name, count in UNITS.items() if data.startswith(name)), WORLDS)
         met = seeds[:count]
-        regret = partial(over_worlds if data.startswith(AVERAGED) else Arm.at, arm)
+        units = partial(over_worlds, geometric=data.endswith(MANY))
+        regret = partial(units if data.startswith(AVERAGED) else Arm.at, arm)
         every, unseen = np.stack([regret(seed, best) for seed in met]).T
         said = {"rate": best["rate"], "beta": best["beta"], "third": best.get("sft", 0.0)}
         if data != "demonstrations":  # no claim needs it, and a table is at most a mebibyte
