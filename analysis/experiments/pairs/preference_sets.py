@@ -20,10 +20,11 @@ SPREADS = (0.4, 2.5)
 """Factors of rewards, by prompt: voters disagree where rewards are close."""
 RULES = (("DPO", "dpo", "hard"), ("IPO", "ipo", "hard"), ("VDPO", "dpo", "mmse"), ("VIPO", "ipo", "mmse"))
 NATS = (2, 6)
+BOTH_NATS = tuple(f"experts, {nats} nats" for nats in NATS)
 MANY = ", many worlds"
-UNITS = {"demonstrations": 192, "experts": 56, f"good labels{MANY}": 1200}
+UNITS = {"mixed votes": 96, "demonstrations": 192, "experts": 56, f"good labels{MANY}": 1200}
 """Units of a run for data whose claims need fewer or more than WORLDS, by prefix of the data's name."""
-AVERAGED = ("experts", f"good labels{MANY}")
+AVERAGED = ("mixed votes", "experts", f"good labels{MANY}")
 """Data whose units are means over EACH worlds, by prefix."""
 NATURAL = {"beta": 0.0}
 """Ends of a grid that switch a setting off, so no wider grid exists."""
@@ -91,7 +92,7 @@ def rows(seeds: Seeds) -> Rows:
         best, ends = tuned(data.removesuffix(MANY), learner)
         count = next((count for name, count in UNITS.items() if data.startswith(name)), WORLDS)
         met = seeds[:count]
-        units = partial(over_worlds, geometric=data.endswith(MANY))
+        units = partial(over_worlds, geometric=data not in BOTH_NATS)
         regret = partial(units if data.startswith(AVERAGED) else Arm.at, arm)
         every, unseen = np.stack([regret(seed, best) for seed in met]).T
         said = {"rate": best["rate"], "beta": best["beta"], "third": best.get("sft", 0.0)}
@@ -129,7 +130,6 @@ EXPERIMENT = Experiment(
 )  # fmt: skip
 
 
-BOTH_NATS = tuple(f"experts, {nats} nats" for nats in NATS)
 asks(EXPERIMENT,
     ("vdpo-has-less-regret-than-dpo", "With 1 to 32 votes a pair, soft labels leave DPO less regret than "
      "majorities, by a factor of 1.05.", {"learner": "DPO"}, {"learner": "VDPO"},
