@@ -10,22 +10,17 @@ from analysis.worlds.pilots import Arm
 from analysis.worlds.preference_learners import SEEN, STEPS, Learner, demonstrations, experts, gap, votes
 
 NAME = "preference-sets"
-WORLDS, EACH, TUNED_ON, TUNED_MORE = 384, 24, 32, 96
-"""Random worlds of a run; worlds averaged in a unit; for tuning; for tuning on labels."""
+EACH, TUNED_ON, TUNED_MORE = 24, 32, 96
+"""Random worlds of a unit; worlds for tuning; for tuning on labels."""
 LESS = 1.05
 """Ratio of regrets that counts as less. Set before the table was made, as the grids were."""
-THIRDS = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0)
-"""Knobs of learners from labels."""
 SPREADS = (0.4, 2.5)
 """Factors of rewards, by prompt: voters disagree where rewards are close."""
 RULES = (("DPO", "dpo", "hard"), ("IPO", "ipo", "hard"), ("VDPO", "dpo", "mmse"), ("VIPO", "ipo", "mmse"))
 NATS = (2, 6)
 BOTH_NATS = tuple(f"experts, {nats} nats" for nats in NATS)
-MANY = ", many worlds"
-UNITS = {"mixed votes": 96, "demonstrations": 192, "experts": 56, f"good labels{MANY}": 1200}
-"""Units of a run for data whose claims need fewer or more than WORLDS, by prefix of the data's name."""
-AVERAGED = ("mixed votes", "experts", f"good labels{MANY}")
-"""Data whose units are means over EACH worlds, by prefix."""
+UNITS = {"mixed votes": 96, "demonstrations": 192, "experts": 56, "good labels": 400}
+"""Units of a run by prefix of the data's name; those of demonstrations are single worlds."""
 NATURAL = {"beta": 0.0}
 """Ends of a grid that switch a setting off, so no wider grid exists."""
 
@@ -64,11 +59,10 @@ def arms() -> dict[tuple[str, str], Arm]:
     for name in ("4 logged losers", "own losers"):
         grid = {"rate": powers(-6, 5), "beta": powers(-8, 1)}
         found["demonstrations", name] = Arm(regrets(demonstrations(name)), grid)
-    found["good labels", "DPO"] = Arm(regrets(gap("DPO")), {"rate": THIRDS[:7], "beta": THIRDS[:7]})
-    grid = {"rate": THIRDS[2:], "beta": (0.0, *THIRDS[1:7])}
+    grid = {"rate": powers(-10, 2), "beta": powers(-10, 1)}
+    found["good labels", "DPO"] = Arm(regrets(gap("DPO")), grid)
+    grid = {"rate": powers(-5, 6), "beta": (0.0, *powers(-8, 1))}
     found["good labels", "PPO"] = Arm(regrets(gap("PPO")), grid)
-    for name in ("DPO", "PPO"):
-        found[f"good labels{MANY}", name] = found["good labels", name]
     return found
 
 
@@ -89,14 +83,13 @@ def over_worlds(arm: Arm, unit: int, setting: Mapping[str, float], *, geometric:
 def rows(seeds: Seeds) -> Rows:
     """Return regrets on all prompts, and on unseen ones where asked; third: strength of SFT, or 0."""
     for (data, learner), arm in arms().items():
-        best, ends = tuned(data.removesuffix(MANY), learner)
-        count = next((count for name, count in UNITS.items() if data.startswith(name)), WORLDS)
-        met = seeds[:count]
-        units = partial(over_worlds, geometric=data not in BOTH_NATS)
-        regret = partial(units if data.startswith(AVERAGED) else Arm.at, arm)
-        every, unseen = np.stack([regret(seed, best) for seed in met]).T
+        best, ends = tuned(data, learner)
+        met = seeds[: next(count for name, count in UNITS.items() if data.startswith(name))]
+        single = data == "demonstrations"
+        regret = arm.at if single else partial(over_worlds, arm, geometric=data not in BOTH_NATS)
+        every, unseen = np.stack([regret(seed, setting=best) for seed in met]).T
         said = {"rate": best["rate"], "beta": best["beta"], "third": best.get("sft", 0.0)}
-        if data != "demonstrations":  # no claim needs it, and a table is at most a mebibyte
+        if not single:  # no claim needs it, and a table is at most a mebibyte
             unseen = np.full(len(met), np.nan)
         found = {"regret": every, "unseen": unseen, "at_end": " ".join(ends)}
         yield columns(met, data=data, learner=learner, **said, **found)
@@ -146,6 +139,6 @@ asks(EXPERIMENT,
      {"over": {"data": "demonstrations"}, "outcome": "unseen"}),
     ("ppo-has-less-regret-than-dpo", "From the same prompts and well labeled pairs PPO, with a reward model "
      "that sees more than the policy, has less regret than DPO, by a factor of 1.05.", {"learner": "DPO"},
-     {"learner": "PPO"}, {"over": {"data": f"good labels{MANY}"}}),
+     {"learner": "PPO"}, {"over": {"data": "good labels"}}),
     outcome="regret", times=LESS,
 )  # fmt: skip
