@@ -17,7 +17,7 @@ from testbed.rng import generator
 from testbed.worlds.verifier_rewards import COMBINED, combine
 
 NAME = "reward-ensembles"
-SEEDS, PILOTS, FRESH = 64, 48, 40_000
+SEEDS, PILOTS, FRESH = 64, 48, 680_000
 """Replications; pilots; what is added to a seed, so that no world of an earlier table is met again."""
 MEMBERS, PAIRS, CONTEXTS, ANSWERS, WIDTH, SHOWN = 5, 150, 4, 64, 12, 8
 """Models, comparisons of each, prompts, answers, features that pay, features a model is given."""
@@ -27,7 +27,7 @@ NOISE = (0.0, 0.25)
 DRAWS = (1, 4, 16, 64, 256)
 BETAS = (4.0, 2.0, 1.0, 0.5, 0.25, 0.125, 0.0625)
 PENALTY = 0.5
-RIDGES = {"ridge": (0.01, 0.1, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1e3, 3e3, 1e4, 1e5)}
+RIDGES = {"ridge": tuple(2.0**i for i in range(-7, 18))}
 ENDS = {"best of n": DRAWS[-1], "RL": BETAS[-1]}
 """Each way to combine models has the ridge that earns most gold at the strongest optimization of a method."""
 ABOUT = {"members": MEMBERS, "pairs": PAIRS, "answers": ANSWERS, "odd": ODD, "penalty": PENALTY}
