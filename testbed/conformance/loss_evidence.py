@@ -193,7 +193,8 @@ def close(first: Tensor, second: Tensor, tolerance: float) -> Tensor:
     size = torch.maximum(first.abs(), second.abs())
     finite = torch.where(torch.isfinite(size), size, torch.zeros_like(size))
     floor = trace(finite.numpy().ravel(), tolerance)
-    return ((first - second).abs() <= tolerance * size + floor) | (first == second)
+    # Of the finite size: an infinite tolerance would let an infinite weight agree with any.
+    return ((first - second).abs() <= tolerance * finite + floor) | (first == second)
 
 
 def trace(size: Floats, tolerance: float) -> float:

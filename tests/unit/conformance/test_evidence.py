@@ -136,6 +136,12 @@ def test_two_weights_are_close_within_a_share_of_the_larger_or_near_nothing():
     assert trace(sizes[:0], 1e-5) == 0.0
 
 
+def test_an_infinite_weight_is_close_to_itself_alone():
+    infinite = torch.tensor([math.inf, math.inf, -math.inf], dtype=torch.float64)
+    other = torch.tensor([math.inf, 1.0, math.inf], dtype=torch.float64)
+    assert close(infinite, other, 1e-6).tolist() == [True, False, False]
+
+
 def test_likeness_is_the_share_that_agrees_after_the_median_factor():
     mine, theirs = np.array([2.0, -4.0, 6.0, 0.0, 5.0]), np.array([1.0, -2.0, 3.0, 0.0, 1.0])
     agree, cosine, factor = likeness(mine, theirs, 1e-5)
