@@ -5,7 +5,20 @@ from functools import cache, partial
 
 import numpy as np
 
-from analysis.lab import Experiment, Floats, Grid, Part, Plot, Rows, Seeds, Settings, asks, columns, of_seeds
+from analysis.lab import (
+    Experiment,
+    Floats,
+    Frame,
+    Grid,
+    Part,
+    Plot,
+    Rows,
+    Seeds,
+    Settings,
+    asks,
+    columns,
+    of_seeds,
+)
 from analysis.worlds.pilots import Arm
 from analysis.worlds.preference_learners import SEEN, STEPS, Learner, demonstrations, experts, gap, votes
 
@@ -95,6 +108,11 @@ def rows(seeds: Seeds) -> Rows:
         yield columns(met, data=data, learner=learner, **said, **found)
 
 
+def by_learner(table: Frame) -> Frame:
+    """Return the table with a column of data and learner, as rows of the figure are called."""
+    return table.assign(who=table["data"] + ": " + table["learner"])
+
+
 EXPERIMENT = Experiment(
     question="Which ways of learning from preferences leave less regret than their rivals, each at its best?",
     source="Cho et al. (2024), VPO; Yang et al. (2025), OPA-DPO; Diffusion-DRO (2025); "
@@ -105,8 +123,8 @@ EXPERIMENT = Experiment(
     keys=("run", "seed", "data", "learner"), metrics=("regret", "unseen", "rate", "beta", "third", "at_end"),
     margins={"factor of regret": LESS},
     figure=Plot(
-        "strips", x="regret", y="data", arm=("learner",), log="x",
-        says="Shows true regret (log axis) by data, for log-linear policies on 16 prompts of 6 answers; "
+        "strips", x="regret: true regret", y="who: data and learner", of=by_learner,
+        says="Shows true regret by data and learner, for log-linear policies on 16 prompts of 6 answers; "
         "votes: DPO and IPO learn majorities, VDPO and VIPO soft labels; experts are some nats from the "
         "reference: DPO learns pairs, aligned clones winners first; losers of demonstrations are logged or "
         "the policy's own; with labels PPO follows a reward model. Dots are worlds, or means over 24.",
