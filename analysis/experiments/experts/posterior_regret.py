@@ -154,11 +154,12 @@ EXPERIMENT = TunedArms(
     margins={"regularized reward": LESS},
     figure=Plot(
         "distribution", x="arm", y="regret: regret, regularized reward",
+        names={"brain, learned": "BRAIn, fit", "dpo, learned": "DPO, fit", "dpo, same pairs": "DPO, pairs"},
         says="Shows how far learners end below the largest reward minus KL of their class, with 6 random "
         "features of 12 answers and 8 answers per step from a mixture of the reference and another "
         "distribution; BRAIn moves towards the posterior that the rewards give; DPO learns from pairs "
         "labeled by the probabilities that the rewards give (soft); or both use rewards fitted to 96 "
-        "comparisons (learned), or DPO these comparisons (same pairs); each has its best rate.",
+        "comparisons (fit), or DPO these comparisons (pairs); each has its best rate.",
     ),
     systems=("BRAIn",),
 )  # fmt: skip

@@ -127,7 +127,7 @@ EXPERIMENT = Experiment(
         says="Shows true regret by data and learner, for log-linear policies on 16 prompts of 6 answers; "
         "votes: DPO and IPO learn majorities, VDPO and VIPO soft labels; experts are some nats from the "
         "reference: DPO learns pairs, aligned clones winners first; losers of demonstrations are logged or "
-        "the policy's own; with labels PPO follows a reward model. Dots are worlds, or means over 24.",
+        "the policy's own; with labels PPO follows a reward model; dots are worlds, or means over 24.",
     ),
     systems={
         "VPO → VDPO / VIPO (votes)": Part(claims=("v?po-has-less-regret-than-*",)),

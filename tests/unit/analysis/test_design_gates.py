@@ -112,7 +112,7 @@ def test_of_many_arms_a_comparison_alone_says_which_are_compared():
 def test_rates_are_those_that_the_cells_are_made_with():
     found = gates.rates_of("rapid-updates")
     row = found[(found["recipe"] == "rapid") & (found["staleness_args"] == "period=2")].iloc[0]
-    assert (row["learning_rate"], row["at_edge"]) == (0.003, "")
+    assert (row["learning_rate"], row["at_edge"]) == (0.001, "")
     assert gates.rates_of("lag-schedules").empty
 
 
