@@ -131,7 +131,9 @@ EXPERIMENT = Experiment(
     ),
     systems={
         "VPO → VDPO / VIPO (votes)": Part(claims=("v?po-has-less-regret-than-*",)),
-        "OPA-DPO": Part(claims=("align*",)),
+        "OPA-DPO": Part(
+            "against DPO alone; on 64 pilot worlds cloning without DPO does better at 6 nats", ("align*",)
+        ),
         "Diffusion-DRO": Part(
             "DPO's loss, no denoising; own losers come to cloning, within 1 % of its regret",
             ("own-losers-*",),
