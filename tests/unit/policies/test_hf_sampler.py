@@ -15,6 +15,7 @@ from testbed.data.rollout import Rollout
 from testbed.mismatch import Draw, engine
 from testbed.mismatch.behavior import Behavior
 from testbed.policies.hf import hf_decoder
+from testbed.policies.hf.growing_cache import RoomyLayer
 from testbed.policies.hf.hf_policy import HuggingFacePolicy
 from testbed.policies.hf.options import LOGP_TOLERANCE
 from testbed.policies.token_versions import logp_by_version
@@ -118,6 +119,25 @@ def test_windowed_layers_of_a_cache_get_no_room():
         layer.update(torch.zeros(1, 1, 3, 2), torch.zeros(1, 1, 3, 2))
     hf_decoder.make_room(cache := SimpleNamespace(layers=list(layers)), 2)
     assert [type(each).__name__ for each in cache.layers] == ["RoomyLayer", "DynamicSlidingWindowLayer"]
+
+
+def test_a_cache_with_room_holds_what_a_plain_one_holds_and_moves_only_when_it_is_full():
+    keys = torch.arange(108.0).view(2, 3, 9, 2)
+    values = -keys
+    plain = DynamicLayer()
+    plain.update(keys[..., :2, :], values[..., :2, :])
+    roomy = RoomyLayer(plain, 4)
+    for stop, room in ((3, 4), (4, 4), (6, 12), (9, 12)):
+        new = slice(roomy.keys.shape[-2], stop)
+        found = roomy.update(keys[..., new, :], values[..., new, :])
+        for each, whole in zip((*found, roomy.keys, roomy.values), (keys, values) * 2, strict=True):
+            assert torch.equal(each, whole[..., :stop, :])
+        assert [buffer.shape for buffer in roomy._buffers] == [(2, 3, room, 2)] * 2
+    roomy.batch_select_indices(torch.tensor([1]))
+    assert torch.equal(roomy.keys, keys[1:])
+    assert torch.equal(roomy.values, values[1:])
+    less = RoomyLayer(plain, 1)
+    assert (less._buffers[1].shape[-2], less.keys.tolist()) == (2, keys[..., :2, :].tolist())
 
 
 def test_in_flight_at_one_version_is_the_plain_sampler(policy, versions):

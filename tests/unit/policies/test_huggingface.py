@@ -15,10 +15,11 @@ from support.refusals import refuses
 
 from testbed.errors import UserError
 from testbed.policies.hf import causal_model, common_prefix, options
+from testbed.policies.hf.build_hf import build_hf
 from testbed.policies.hf.flat_parameters import FlatParameters
 from testbed.policies.hf.hf_decoder import inverse_cdf
 from testbed.policies.hf.hf_policy import HuggingFacePolicy
-from testbed.policies.hf.model_probes import cache_works, plain_head, sharing_works
+from testbed.policies.hf.model_probes import cache_works, packing_works, plain_head, sharing_works
 from testbed.policies.hf.options import LOGP_TOLERANCE
 from testbed.policies.optimizers import Adam
 
@@ -223,6 +224,41 @@ def test_a_cache_must_serve_tokens_read_together_and_one_by_one(folders, monkeyp
     run = model.run_tokens
     monkeypatch.setattr(model, "run_tokens", lambda *given: run(*given) * (1 + (given[-1] == wrong)))
     assert not cache_works(model)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "takes", "off", "works"),
+    [(torch.float32, True, 0.9e-5, True), (torch.float32, True, 1.2e-5, False),
+     (torch.float64, True, 0, True), (torch.float32, False, 0, False), (torch.bfloat16, True, 0, False)],
+)  # fmt: skip
+def test_packing_works_where_every_response_has_the_same_results(dtype, takes, off, works):
+    """A model whose results on a cache are 1 everywhere, and in a packed row off by so much."""
+    seen = []
+
+    def packed(_, token_NQ, real_NQ, token_BT, group, common_Q):
+        seen.append((token_NQ.tolist(), real_NQ.tolist(), tuple(token_BT.shape), group, len(common_Q)))
+        return torch.cat([torch.full((6, 1), 9.0), torch.full((6, 2), 1 + off)], 1).double()
+
+    model = SimpleNamespace(
+        dtype=dtype, takes_positions=takes, module=torch.nn.Linear(1, 1), rows=4, packed=packed,
+        run_prompts=lambda *_: None, run_tokens=lambda *_, new: torch.ones(6, new).double(),
+    )  # fmt: skip
+    model.module.device = "cpu"
+    assert packing_works(model, 10) is works
+    wanted = ([[0, 1, 2], [3, 0, 1]], [[False, True, True], [True] * 3], (6, 2), 3, 0)
+    assert seen == [wanted] * (takes and dtype != torch.bfloat16)
+    model.run_prompts = lambda *_: [][0]
+    assert not packing_works(model, 10)
+
+
+def test_a_policy_of_one_rank_is_built_of_its_arguments_which_stay_as_they_are(folders):
+    given = {"ranks": 1, "temperature": 2.0}
+    task, policy = build_hf(TASK, str(folders["llama"]), "cpu", given)
+    assert (given, task, type(policy)) == ({"ranks": 1, "temperature": 2.0}, TASK, HuggingFacePolicy)
+    plain = HuggingFacePolicy(folders["llama"], TASK, temperature=2.0)
+    drawn = [each.sample(plain.initial([0]), prompts(), GROUP, uniforms()) for each in (policy, plain)]
+    assert all(torch.equal(one, other) for one, other in zip(*drawn, strict=True))
+    refuses("^ranks is 0, expected how many", build_hf, TASK, "nowhere", "cpu", {"ranks": 0})
 
 
 def test_windows_are_read_from_the_config_as_no_probe_is_as_long_as_most():

@@ -17,11 +17,13 @@ from testbed.execution.runner import run_sweep
 from testbed.policies.hf.hf_policy import HuggingFacePolicy
 from testbed.policies.hf.json_files import read_json
 from testbed.policies.hf.model_folder import (
+    _faults,
     adapter_parameters,
     first_line,
     load_model,
     parameters_of,
     shapes_of,
+    weight_files,
     weight_shapes,
 )
 from testbed.policies.hf.text_task import task_for_model
@@ -267,3 +269,43 @@ def test_weights_in_two_files_have_the_shapes_of_both(folder):
     again = {f"other.{name}": weight.clone() for name, weight in weights.items()}
     save_file(again, folder / "consolidated.safetensors")  # as Mistral ships the same weights a second time
     assert shapes_of(folder) == whole
+
+
+def test_an_index_gives_every_file_once_in_order_and_only_safetensors_of_the_folder(tmp_path):
+    path = tmp_path / "model.safetensors.index.json"
+
+    def indexed(*names):
+        path.write_text(json.dumps({"weight_map": {str(n): name for n, name in enumerate(names)}}))
+        return weight_files(tmp_path)
+
+    for name in ("b", "a", "c"):
+        (tmp_path / f"{name}.safetensors").write_text("")
+    assert indexed("c.safetensors", "a.safetensors", "c.safetensors") == (
+        tmp_path / "a.safetensors", tmp_path / "c.safetensors",
+    )  # fmt: skip
+    advice = "convert the weights with save_pretrained(folder) of transformers."
+    for wrong in ("b.safetensors.bin", "sub/b.safetensors", "../b.safetensors", 3, "y" * 201):
+        assert refuses("", indexed, "a.safetensors", wrong) == (
+            f"{path} names {str(wrong)[:200]!r}, expected names of .safetensors files in the folder; {advice}"
+        )
+    (tmp_path / "d.safetensors").mkdir()
+    assert refuses("", indexed, "a.safetensors", "d.safetensors") == (
+        f"{tmp_path / 'd.safetensors'} is missing or not a file; download or save the model again."
+    )
+    for held in ({}, {"weight_map": {}}, {"weight_map": ["a.safetensors"]}):
+        path.write_text(json.dumps(held))
+        assert refuses("", weight_files, tmp_path) == (
+            f"{path} has no weight_map; save the model again with save_pretrained."
+        )
+
+
+def test_faults_of_a_file_are_all_its_tensors_that_cannot_be_trained(tmp_path):
+    fine = {str(dtype): torch.tensor([-1e4, 2.0], dtype=dtype) for dtype in (
+        torch.float64, torch.float32, torch.float16, torch.bfloat16)}  # fmt: skip
+    bad = {"a": torch.tensor([[0.0, 1.0], [-torch.inf, 2.0]]), "b": torch.tensor([1, 2], dtype=torch.int8),
+           "c": torch.tensor([0.0, torch.nan, 1.0], dtype=torch.bfloat16), "d": torch.zeros(2) > 0,
+           "e": torch.tensor([torch.inf])}  # fmt: skip
+    save_file(fine | {"empty": torch.zeros(0, 3)} | bad, tmp_path / "x.safetensors")
+    said = ("holds NaN or infinity", "has type int8", "holds NaN or infinity", "has type bool",
+            "holds NaN or infinity")  # fmt: skip
+    assert sorted(_faults(tmp_path / "x.safetensors", 0, 0)) == list(zip("abcde", said, strict=True))

@@ -79,6 +79,17 @@ def test_prompts_are_the_filled_template_and_deterministic(tokenizer, sums):
     assert max(len(task.tokenizer(task.text(p)).input_ids) for p in prompt_NQ) < len("Q: 12 + 34 =\nA:")
 
 
+@pytest.mark.parametrize(("begin", "specials"), [(False, 1), (True, 2)])
+def test_a_prompt_has_room_for_a_token_per_byte_and_the_special_ones(sums, begin, specials):
+    task = TextTask(sums, byte_level(begin), "é: {prompt}!")
+    assert (
+        task.prompt_length == sums.prompt_length * (len("<end>") + 1) + len(b"\xc3\xa9: {prompt}!") + specials
+    )
+    assert (task.response_length, TextTask(sums, byte_level(), response_length=9).response_length) == (
+        sums.response_length + 4, 9,
+    )  # fmt: skip
+
+
 @pytest.mark.parametrize("inner", [ReasoningGym(), RunningSum(digits=4), RunningSum(digits=4, modulus=12)])
 def test_the_noiseless_teacher_scores_one_and_its_prompts_come_back(tokenizer, inner):
     task = TextTask(inner, tokenizer, response_length=24)

@@ -152,6 +152,8 @@ def test_compiled_and_dense_tree_attention_agree(scale):
     qkv = torch.randn(2, 3 * 16, 3 * (7 + 5 * 2), generator=random)
     qkv[:, :32] *= scale
     exact = dense_tree_attention(qkv.double(), tree, heads=2)
+    apart = qkv.transpose(1, 2).contiguous().transpose(1, 2)  # features lie side by side, not columns
+    assert torch.equal(tree_attention(apart, tree, heads=2), tree_attention(qkv, tree, heads=2))
     # Scores of thousands leave float32 only differences of 1e-4.
     torch.testing.assert_close(
         tree_attention(qkv, tree, heads=2).double(), exact, atol=2e-6 if scale == 1 else 2e-3, rtol=0

@@ -337,3 +337,17 @@ def test_a_folder_that_is_none_is_one_message(tmp_path, capsys, special):
     for words in (["status"], ["status", "--repair"], ["report"], ["watch"], run):
         code, said = said_by([*words, str(tmp_path / "x")], capsys)
         assert (code, said.startswith("error: "), "Traceback" in said) == (2, True, False), (words, said)
+
+
+def test_packs_whose_columns_differ_make_one_table(tmp_path):
+    store = Store.start(tmp_path, PACKS)
+    owns = {"count": [0.5], "own": ["x"]}, {"count": [7], "own": ["x"]}, {}
+    for pack, own in zip(PACKS[:3], owns, strict=True):
+        columns = train(pack.cells)
+        more = {name: np.repeat(value, len(columns["cell"])) for name, value in own.items()}
+        store.commit(pack.id, encode(columns | more, pack), {})
+    table = read(tmp_path)
+    each = len(table) // 3
+    assert table["count"].to_pylist() == [0.5] * each + [7.0] * each + [None] * each
+    assert table["own"].to_pylist() == ["x"] * 2 * each + [None] * each
+    assert (table["count"].type, table["count"].num_chunks) == ("double", 1)

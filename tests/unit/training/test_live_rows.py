@@ -121,6 +121,30 @@ def test_time_left_is_told_at_the_pace_of_the_steps_so_far(monkeypatch):
     ]
 
 
+def test_every_cell_s_loggers_hear_its_own_numbers_and_the_shared_speed(monkeypatch):
+    now = iter([0.0, 10.0, 12.0, 12.0, 12.0])
+    monkeypatch.setattr(loop.time, "monotonic", lambda: next(now))
+    monkeypatch.setattr(loop, "peak", lambda: 7)
+    rounds, told = [0, 1, 2], [[], [], []]
+    loggers = [[SimpleNamespace(add=lambda step, row, r=r: told[r].append((step, row)))] for r in rounds]
+    loggers[1] *= 2
+    rows = loop.LiveRows([replace(RUN, seed=r) for r in rounds], None, loggers)
+    mask = torch.tensor([[[True, True, False], [True, False, False]]])
+    for step, counted in ((0, 10), (2, 1), (4, 0)):
+        for _ in range(counted):
+            rows.count(SimpleNamespace(mask_RBT=mask))
+        rows.add(step, {"x": np.arange(3) + step, "histogram": np.ones((3, 2))})
+    speeds = ((0, 3.0), (2, 1.5), (4, 0.0))
+    for r, heard in enumerate(told):
+        wanted = [(step, {"x": float(r + step), "live/tokens_per_second": speed, "live/memory_bytes": 7})
+                  for step, speed in speeds]  # fmt: skip
+        assert heard == ([one for one in wanted for _ in range(2)] if r == 1 else wanted)
+    quiet = loop.LiveRows([RUN], None, [[]])
+    quiet.count(SimpleNamespace(mask_RBT=mask))
+    quiet.add(0, {"x": np.ones(1)})  # reads no clock, which has no time left
+    assert (quiet.tokens, quiet.first, quiet.heard) == (0, None, False)
+
+
 class FakeWriter:
     made: list = []  # noqa: RUF012
 
