@@ -5,6 +5,8 @@ import json
 import math
 import os
 import re
+from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -573,3 +575,78 @@ def test_the_nearest_have_a_plain_divisor_and_the_first_two_a_batch(monkeypatch)
     assert [near.fit.cosine for near in found] == [0.0, 0.1, 0.2, 0.3, 0.4]
     assert {near.fit.reference for near in found} == {Reference("ppo_clip", (), "constant", 1.0)}
     assert [near.counterexample for near in found] == [1.0, 1.0, None, None, None]
+
+
+def test_starts_take_the_advantages_of_the_three_best_fits(monkeypatch):
+    """Objectives that read rewards alone stand once, the others with each of these advantages."""
+    std = pairs(std="population", eps=1e-8)
+    agree = {("cispo", "group_std", std): 0.9, ("gspo", "group_std", std): 0.8,
+             ("gspo", "group_mean", ()): 0.7, ("cispo", "group_median", ()): 0.6}  # fmt: skip
+    asked = []
+
+    def fit(evidence, start):
+        asked.append(start)
+        if start.objective == "ppo_clip":
+            raise ValueError("the batch lacks what it reads")
+        return Fit(start, agree.get((start.objective, start.advantage, start.advantage_args), 0.5), 0.0)
+
+    monkeypatch.setattr(nearest_entries, "best_aggregation", fit)
+    found = nearest_entries.with_advantages(evidence(ppo), ["gspo", "kl_penalty", "cispo"])
+    uses = {"advantage": "group_std", "advantage_args": std}, {"advantage": "group_mean"}
+    rest = [Reference(name, **use) for use in uses for name in ("gspo", "cispo")]
+    assert found == [Reference("kl_penalty"), *rest]
+    of_std = [each for each in asked if (each.objective, each.advantage) == ("gspo", "group_std")]
+    assert [each.advantage_args for each in of_std] == [
+        (),
+        *(pairs(std="population", eps=eps) for eps in (1e-4, 1e-8, 1e-6)),
+    ]
+    assert {"gae", "v_trace"}.isdisjoint(each.advantage for each in asked), "they need critics"
+    assert {each.objective for each in asked} == {"reinforce", "ppo_clip", "gspo", "cispo"}
+
+
+def test_a_search_keeps_the_best_of_what_is_told_what_is_free_and_what_was_there(monkeypatch):
+    shares = {}
+
+    def fit(evidence, reference, numbers, known):
+        assert (reference, numbers) == (Reference("cispo"), [0.5])
+        if known.get("cap") not in shares:
+            raise ValueError("the batch lacks what it reads")
+        return Fit(replace(reference, factor=2.0), shares[known.get("cap")], 0.0)
+
+    monkeypatch.setattr(nearest_entries, "fitted", fit)
+    there = Fit(Reference("cispo", pairs(cap=9.0)), 0.5, 0.0)
+    for words, given, agree in (
+        ({"cap": 3.0}, {3.0: 0.6, None: 0.7}, 0.7), ({"cap": 3.0}, {3.0: 0.8, None: 0.7}, 0.8),
+        ({"cap": 3.0}, {None: 0.6}, 0.6), ({"cap": 3.0}, {3.0: 1.0, None: 2.0}, 1.0), ({}, {None: 0.6}, 0.6),
+        ({"cap": 3.0}, {3.0: 0.4, None: 0.3}, 0.5), ({}, {}, 0.5),
+    ):  # fmt: skip
+        shares.clear()
+        shares.update(given)
+        held = SimpleNamespace(binding=SimpleNamespace(told=words))
+        found = nearest_entries._searched(held, there, [0.5])
+        assert found.agree == agree, (words, given)
+        assert (found == there) == (agree == 0.5)
+
+
+def test_equal_entries_hold_on_every_further_batch_in_one_reading_of_their_divisor(monkeypatch):
+    names = ["reinforce", "ppo_clip", "cispo", "gspo", "tis"]
+    parted = {("ppo_clip", 0.0, "b"), ("gspo", 0.0, "a"), ("gspo", 7.0, "b")}
+    monkeypatch.setattr(nearest_entries, "_effort", lambda reference, held: len(reference.objective))
+
+    def readings(fit, rows, width):
+        return [replace(fit.reference, factor=rows / width, length=length) for length in (0.0, 7.0)]
+
+    def differs(reference, logp, name, tolerance):
+        assert (logp, tolerance) == (0, 1e-9)
+        return (reference.objective, reference.length, name) in parted
+
+    monkeypatch.setattr(nearest_entries, "lengths", readings)
+    monkeypatch.setattr(nearest_entries, "unlike", differs)
+    held = SimpleNamespace(logp=torch.zeros(3, 6, 2), further=[(0, "a"), (0, "b")], tolerance=1e-9)
+    fits = [Fit(Reference(name), 1.0 if name != "reinforce" else 0.99, 0.0) for name in names]
+    assert nearest_entries._equals(held, fits) == (
+        Reference("tis", factor=3.0), Reference("cispo", factor=3.0),
+        Reference("ppo_clip", factor=3.0, length=7.0),
+    )  # fmt: skip
+    monkeypatch.setattr(nearest_entries, "MOST", 1)
+    assert nearest_entries._equals(held, fits) == (Reference("tis", factor=3.0),)

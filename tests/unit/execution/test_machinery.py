@@ -239,6 +239,18 @@ def test_a_pack_past_its_limit_is_taken_from_its_worker(monkeypatch):
     assert local._workers == []
 
 
+def test_a_receipt_names_versions_machine_and_threads(monkeypatch):
+    monkeypatch.setattr(worker, "_cpu", lambda: "a chip")
+    monkeypatch.setattr(worker, "_threads", lambda: {"torch": 3})
+    monkeypatch.setattr(worker, "fingerprint", lambda: {"numpy": "1", "torch": "own"})
+    assert worker._setting.__wrapped__(("json", "torch")) == {
+        "versions": {"json": json.__version__, "torch": "own", "numpy": "1",
+                     "python": platform.python_version()},
+        "machine": platform.machine(), "system": platform.platform(), "cpu": "a chip",
+        "threads": {"torch": 3},
+    }  # fmt: skip
+
+
 def test_an_order_is_canonical_and_a_receipt_says_what_became_of_it(monkeypatch):
     pack = plan(cells(2)[1:])[0]
     text = order(pack, "support.fake_training:train")
@@ -256,15 +268,6 @@ def test_an_order_is_canonical_and_a_receipt_says_what_became_of_it(monkeypatch)
     assert (found.provenance["began"], found.provenance["seconds"]) == (100.0, 1.235)
     assert {"versions", "machine", "system", "cpu", "threads"} <= set(found.provenance)
     assert found.provenance["versions"]["torch"] == sys.modules["torch"].__version__
-    monkeypatch.setattr(worker, "_cpu", lambda: "a chip")
-    monkeypatch.setattr(worker, "_threads", lambda: {"torch": 3})
-    monkeypatch.setattr(worker, "fingerprint", lambda: {"numpy": "1", "torch": "own"})
-    assert worker._setting.__wrapped__(("json", "torch")) == {
-        "versions": {"json": json.__version__, "torch": "own", "numpy": "1",
-                     "python": platform.python_version()},
-        "machine": platform.machine(), "system": platform.platform(), "cpu": "a chip",
-        "threads": {"torch": 3},
-    }  # fmt: skip
     gone = type("OutOfMemoryError", (Exception,), {})
     errors = {
         MemoryError("m"): ("oom", "MemoryError: m"), ValueError("v"): ("failed", "ValueError: v"),

@@ -1,5 +1,6 @@
 """Weights and masks without the loss: what an objective multiplies with before the policy moves."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +9,7 @@ import torch
 from support.fixtures import batch_of, rows_of
 from support.refusals import refuses
 
+from testbed.inspection import promises
 from testbed.inspection.effective_weights import correction_weights, effective_weights
 from testbed.inspection.kept_mask import kept_mask
 from testbed.objectives import objective
@@ -74,3 +76,13 @@ def test_a_batch_without_weight_is_not_normalized():
 def test_an_objective_that_corrects_nothing_is_refused(name):
     _, batch = batch_of()
     refuses(".", correction_weights, name, batch)
+
+
+def test_the_largest_share_of_a_token_is_that_of_its_ratio_or_cap():
+    assert promises.largest_share("reinforce", 1.5) == pytest.approx(1.0)
+    assert promises.largest_share("importance_reinforce", 1.5) == pytest.approx(math.exp(1.5))
+    assert promises.largest_share("importance_reinforce", 1.5, cap=3.0) == pytest.approx(3.0)
+    totals = [math.prod(one.ratios) for one in promises.SEQUENCES]
+    most = max(total**power for total in totals for power in (1, 2, -2))
+    assert promises.share_at_powers("importance_reinforce", (1, 2, -2)) == pytest.approx(most)
+    assert promises.share_at_powers("importance_reinforce", (1, 2), cap=1.25) == pytest.approx(1.25)

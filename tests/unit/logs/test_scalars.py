@@ -100,19 +100,24 @@ def test_checkpoints_of_a_run_are_one_log_and_tokens_beside_them_go_first(tmp_pa
     trainer_state(tmp_path / "checkpoint-10", [GRPO | {"step": n, "reward": 0.9} for n in (1, 2, 10)])
     log = read_any([tmp_path])
     assert [(row["step"], row["reward/mean"]) for row in log.rows] == [(1, 0.9), (2, 0.9), (10, 0.9)]
-    assert log.notes[0] == "2 files are one run; at a step that several have, the last file counts."
-    single = read_any([tmp_path / "checkpoint-2"])
-    assert not any("files are one run" in note for note in single.notes)
+    assert "2 files are one run" in log.notes[0]
     trl(tmp_path / "completions")
     log = read_any([tmp_path])
     assert log.source == "TRL"
     assert len(log.sequences) == 2
     assert "Scalars of TRL lie beside the tokens" in log.notes[-1]
     refuses("holds numbers by step of TRL, no tokens", read, [tmp_path / "checkpoint-2"])
-    late = trainer_state(tmp_path / "async", [GRPO | {"step": 3}, {"step": 4, "kl": 0.5, "ratio": 1.25}])
-    first = tmp_path / "checkpoint-2" / "trainer_state.json"
+
+
+def test_one_file_of_several_tells_trl_s_other_trainer(tmp_path):
+    first = trainer_state(tmp_path / "a", [GRPO | {"step": n} for n in (1, 2)])
+    late = trainer_state(tmp_path / "b", [GRPO | {"step": 3}, {"step": 4, "kl": 0.5, "ratio": 1.25}])
     for paths in ([first, late], [late, first]):
-        assert (trl_scalars.read(paths).source, len(trl_scalars.read(paths).rows)) == ("TRL async", 4)
+        log = trl_scalars.read(paths)
+        assert (log.source, len(log.rows)) == ("TRL async", 4)
+        assert log.notes == ("2 files are one run; at a step that several have, the last file counts.",)
+    assert trl_scalars.read([first]).notes == ()
+    assert trl_scalars.read([first]).source == "TRL"
 
 
 @pytest.mark.parametrize(

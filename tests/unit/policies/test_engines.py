@@ -11,7 +11,8 @@ from support import tiny_models
 from support.refusals import refuses
 
 from testbed.errors import UserError
-from testbed.policies.hf.engines import Completion, Sampling, seed_of, written
+from testbed.policies.hf import engines
+from testbed.policies.hf.engines import Completion, Sampling, VllmEngine, seed_of, written
 from testbed.policies.hf.hf_policy import HuggingFacePolicy
 
 TASK = tiny_models.Echo()
@@ -153,3 +154,13 @@ def test_what_an_outside_engine_cannot_do_is_refused(policy, monkeypatch, tmp_pa
     refuses("^engine 'vllm' needs the package vllm .a GPU machine.: pip install vllm, or leave "
     "policy_args.engine "
             "out to sample here.$", HuggingFacePolicy, tmp_path / "m", TASK, engine="vllm")  # fmt: skip
+
+
+def test_an_answer_has_the_log_probability_of_each_of_its_own_tokens(monkeypatch):
+    steps = [{7: Logprob(-0.5), 3: Logprob(-2.0)}, {3: Logprob(-0.25), 7: Logprob(-1.5)}, {5: Logprob(-4.0)}]
+    answer = types.SimpleNamespace(token_ids=(3, 7, 5), logprobs=steps)
+    found = VllmEngine._completion(types.SimpleNamespace(_version=6), answer)
+    assert found == Completion([3, 7, 5], [-2.0, -1.5, -4.0], [6, 6, 6])
+    monkeypatch.setitem(engines.ENGINES, "mine", lambda path: ("opened", path))
+    assert engines.open_engine("mine", "folder") == ("opened", "folder")
+    refuses("engine", engines.open_engine, "vlm", "folder")

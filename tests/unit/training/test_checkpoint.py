@@ -235,6 +235,19 @@ def test_a_digest_tells_shapes_of_the_same_bytes_apart():
     assert checkpoint_files._digest("", one) != checkpoint_files._digest("", other)
 
 
+def test_twelve_tensors_come_back_in_order_with_their_tree(tmp_path):
+    kinds = (torch.int64, torch.float64) * 6
+    tensors = {f"t{n}": torch.arange(n, 2 * n + 1, dtype=kind) for n, kind in enumerate(kinds)}
+    path = tmp_path / "new" / "x.ckpt"
+    checkpoint_files.write_checkpoint(path, {"a": [1, None]}, tensors)
+    tree, found = checkpoint_files.read_checkpoint(path)
+    assert tree == {"a": [1, None], "fingerprint": dict(checkpoint_files.fingerprint())}
+    assert list(found) == list(tensors)
+    assert all(torch.equal(value, tensors[name]) for name, value in found.items())
+    assert [each.name for each in path.parent.iterdir()] == ["x.ckpt"]
+    refuses("^no file$", checkpoint_files.read_checkpoint, path.parent, error=checkpoint_files.Damaged)
+
+
 def test_a_checkpoint_of_other_code_is_refused(folder, monkeypatch):
     run = dataclasses.replace(SMALL, steps=2)
     train(run)
