@@ -1,6 +1,7 @@
 """Critics in the loop: what they come to, what they are refused for, what two say together."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -9,7 +10,8 @@ from support.refusals import refuses
 
 from testbed.config.run import Run
 from testbed.critics import critic
-from testbed.critics.fitted import Fit, explained, soft_minimum
+from testbed.critics.fitted import Fit, Table, explained, soft_minimum
+from testbed.data.rollout import Rollout
 from testbed.data.signals import Signals
 from testbed.execution.preflight import prepare
 from testbed.training.learner import critic_signals
@@ -121,3 +123,24 @@ def test_what_a_recipe_or_a_critic_lacks_is_refused_beforehand(run):
 @pytest.mark.parametrize("given", [{"rate": 0.0}, {"rate": 1.0, "lam": 2.0}, {"rate": 1.0, "passes": 0}])
 def test_a_fit_that_is_none_is_refused(given):
     refuses("expected", Fit, **given)
+
+
+@pytest.mark.parametrize("cut", [None, [True, False, True]])
+def test_a_stored_batch_has_the_ratios_and_values_of_today(cut):
+    mask_RBT = torch.tensor([[[True, True], [True, False], [False, False]]])
+    logp_RBT, mu_RBT = torch.tensor([[[-1.0, -2], [-3, -4], [-5, -6]]]), torch.full((1, 3, 2), -0.5)
+    prompt_RNQ, reward_RB = torch.zeros(1, 3, 1), torch.tensor([[1.0, 0.5, 0.25]])
+    rollout = Rollout(
+        prompt_RNQ, torch.zeros(1, 3, 2).long(), mask_RBT, mu_RBT, reward_RB, 1,
+        state_RBT=torch.tensor([[[2, 1], [0, 2], [1, 1]]]),
+        truncated_RB=None if cut is None else torch.tensor([cut]),
+    )  # fmt: skip
+    world = SimpleNamespace(logp=lambda theta_CP, stored: theta_CP * logp_RBT)
+    made = Table(world, torch.tensor([[10.0, 20.0, 30.0]]), Fit(rate=0.1))
+    found = made._signals(torch.tensor([[2.0]]), rollout)
+    assert found.log_rho_BT.tolist() == [[[-1.5, -3.5], [-5.5, 0.0], [0.0, 0.0]]]
+    assert found.value_BT.tolist() == [[[30.0, 20.0], [10.0, 0.0], [0.0, 0.0]]]
+    assert found.truncated_B.tolist() == [cut or [False] * 3]
+    assert torch.equal(found.reward_B, rollout.reward_RB)
+    assert torch.equal(found.group_B, rollout.groups())
+    assert torch.equal(found.mask_BT, mask_RBT)

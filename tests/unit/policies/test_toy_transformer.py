@@ -18,7 +18,7 @@ from testbed.policies.toy.decoder import attend_step, dense_step, of_version, pr
 from testbed.policies.toy.layers import Shape, finish_block, waves
 from testbed.policies.toy.simd import exp2, load, store
 from testbed.policies.toy.toy_sampler import inverse_cdf
-from testbed.policies.toy.toy_transformer import LOGP_TOLERANCE, ToyTransformer
+from testbed.policies.toy.toy_transformer import LOGP_TOLERANCE, ToyTransformer, _before_tokens
 
 PAD = 4
 
@@ -420,3 +420,11 @@ def test_each_response_has_the_part_of_its_version_in_any_order():
     part = {version: torch.full((1, 2, 3), float(version)) for version in (2, 0, 5)}
     found = of_version(part, torch.tensor([[0, 5, 2]]))
     assert found.tolist() == [[[0.0, 5.0, 2.0]] * 2]
+
+
+def test_every_token_is_preceded_by_its_prompt_or_by_the_token_before_it_of_its_own_response():
+    """Columns: prompts 0 and 1, then token by token the responses of prompt 0, and those of prompt 1."""
+    columns = torch.tensor([[[10, 20, 100, 110, 101, 111, 200, 210, 201, 211]]])
+    found = _before_tokens(torch.cat([columns, -columns], 1), prompts=2, responses=4)
+    assert found[0, :, :, 0].tolist() == [[10, 100, 101], [10, 110, 111], [20, 200, 201], [20, 210, 211]]
+    assert torch.equal(found[..., 1], -found[..., 0])
