@@ -580,8 +580,12 @@ def test_the_nearest_have_a_plain_divisor_and_the_first_two_a_batch(monkeypatch)
 def test_starts_take_the_advantages_of_the_three_best_fits(monkeypatch):
     """Objectives that read rewards alone stand once, the others with each of these advantages."""
     std = pairs(std="population", eps=1e-8)
-    agree = {("cispo", "group_std", std): 0.9, ("gspo", "group_std", std): 0.8,
-             ("gspo", "group_mean", ()): 0.7, ("cispo", "group_median", ()): 0.6}  # fmt: skip
+    agree = {
+        ("cispo", "group_std", std): 0.9,
+        ("gspo", "group_std", std): 0.8,
+        ("gspo", "group_mean", ()): 0.7,
+        ("cispo", "group_median", ()): 0.6,
+    }
     asked = []
 
     def fit(evidence, start):
@@ -616,10 +620,14 @@ def test_a_search_keeps_the_best_of_what_is_told_what_is_free_and_what_was_there
     monkeypatch.setattr(nearest_entries, "fitted", fit)
     there = Fit(Reference("cispo", pairs(cap=9.0)), 0.5, 0.0)
     for words, given, agree in (
-        ({"cap": 3.0}, {3.0: 0.6, None: 0.7}, 0.7), ({"cap": 3.0}, {3.0: 0.8, None: 0.7}, 0.8),
-        ({"cap": 3.0}, {None: 0.6}, 0.6), ({"cap": 3.0}, {3.0: 1.0, None: 2.0}, 1.0), ({}, {None: 0.6}, 0.6),
-        ({"cap": 3.0}, {3.0: 0.4, None: 0.3}, 0.5), ({}, {}, 0.5),
-    ):  # fmt: skip
+        ({"cap": 3.0}, {3.0: 0.6, None: 0.7}, 0.7),
+        ({"cap": 3.0}, {3.0: 0.8, None: 0.7}, 0.8),
+        ({"cap": 3.0}, {None: 0.6}, 0.6),
+        ({"cap": 3.0}, {3.0: 1.0, None: 2.0}, 1.0),
+        ({}, {None: 0.6}, 0.6),
+        ({"cap": 3.0}, {3.0: 0.4, None: 0.3}, 0.5),
+        ({}, {}, 0.5),
+    ):
         shares.clear()
         shares.update(given)
         held = SimpleNamespace(binding=SimpleNamespace(told=words))
@@ -645,8 +653,9 @@ def test_equal_entries_hold_on_every_further_batch_in_one_reading_of_their_divis
     held = SimpleNamespace(logp=torch.zeros(3, 6, 2), further=[(0, "a"), (0, "b")], tolerance=1e-9)
     fits = [Fit(Reference(name), 1.0 if name != "reinforce" else 0.99, 0.0) for name in names]
     assert nearest_entries._equals(held, fits) == (
-        Reference("tis", factor=3.0), Reference("cispo", factor=3.0),
+        Reference("tis", factor=3.0),
+        Reference("cispo", factor=3.0),
         Reference("ppo_clip", factor=3.0, length=7.0),
-    )  # fmt: skip
+    )
     monkeypatch.setattr(nearest_entries, "MOST", 1)
     assert nearest_entries._equals(held, fits) == (Reference("tis", factor=3.0),)

@@ -131,10 +131,15 @@ def test_a_stored_batch_has_the_ratios_and_values_of_today(cut):
     logp_RBT, mu_RBT = torch.tensor([[[-1.0, -2], [-3, -4], [-5, -6]]]), torch.full((1, 3, 2), -0.5)
     prompt_RNQ, reward_RB = torch.zeros(1, 3, 1), torch.tensor([[1.0, 0.5, 0.25]])
     rollout = Rollout(
-        prompt_RNQ, torch.zeros(1, 3, 2).long(), mask_RBT, mu_RBT, reward_RB, 1,
+        prompt_RNQ,
+        torch.zeros(1, 3, 2).long(),
+        mask_RBT,
+        mu_RBT,
+        reward_RB,
+        1,
         state_RBT=torch.tensor([[[2, 1], [0, 2], [1, 1]]]),
         truncated_RB=None if cut is None else torch.tensor([cut]),
-    )  # fmt: skip
+    )
     world = SimpleNamespace(logp=lambda theta_CP, stored: theta_CP * logp_RBT)
     made = Table(world, torch.tensor([[10.0, 20.0, 30.0]]), Fit(rate=0.1))
     found = made._signals(torch.tensor([[2.0]]), rollout)

@@ -228,9 +228,14 @@ def test_a_cache_must_serve_tokens_read_together_and_one_by_one(folders, monkeyp
 
 @pytest.mark.parametrize(
     ("dtype", "takes", "off", "works"),
-    [(torch.float32, True, 0.9e-5, True), (torch.float32, True, 1.2e-5, False),
-     (torch.float64, True, 0, True), (torch.float32, False, 0, False), (torch.bfloat16, True, 0, False)],
-)  # fmt: skip
+    [
+        (torch.float32, True, 0.9e-5, True),
+        (torch.float32, True, 1.2e-5, False),
+        (torch.float64, True, 0, True),
+        (torch.float32, False, 0, False),
+        (torch.bfloat16, True, 0, False),
+    ],
+)
 def test_packing_works_where_every_response_has_the_same_results(dtype, takes, off, works):
     """A model whose results on a cache are 1 everywhere, and in a packed row off by so much."""
     seen = []
@@ -240,9 +245,14 @@ def test_packing_works_where_every_response_has_the_same_results(dtype, takes, o
         return torch.cat([torch.full((6, 1), 9.0), torch.full((6, 2), 1 + off)], 1).double()
 
     model = SimpleNamespace(
-        dtype=dtype, takes_positions=takes, module=torch.nn.Linear(1, 1), rows=4, packed=packed,
-        run_prompts=lambda *_: None, run_tokens=lambda *_, new: torch.ones(6, new).double(),
-    )  # fmt: skip
+        dtype=dtype,
+        takes_positions=takes,
+        module=torch.nn.Linear(1, 1),
+        rows=4,
+        packed=packed,
+        run_prompts=lambda *_: None,
+        run_tokens=lambda *_, new: torch.ones(6, new).double(),
+    )
     model.module.device = "cpu"
     assert packing_works(model, 10) is works
     wanted = ([[0, 1, 2], [3, 0, 1]], [[False, True, True], [True] * 3], (6, 2), 3, 0)

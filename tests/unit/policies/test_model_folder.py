@@ -281,8 +281,9 @@ def test_an_index_gives_every_file_once_in_order_and_only_safetensors_of_the_fol
     for name in ("b", "a", "c"):
         (tmp_path / f"{name}.safetensors").write_text("")
     assert indexed("c.safetensors", "a.safetensors", "c.safetensors") == (
-        tmp_path / "a.safetensors", tmp_path / "c.safetensors",
-    )  # fmt: skip
+        tmp_path / "a.safetensors",
+        tmp_path / "c.safetensors",
+    )
     advice = "convert the weights with save_pretrained(folder) of transformers."
     for wrong in ("b.safetensors.bin", "sub/b.safetensors", "../b.safetensors", 3, "y" * 201):
         assert refuses("", indexed, "a.safetensors", wrong) == (
@@ -300,12 +301,23 @@ def test_an_index_gives_every_file_once_in_order_and_only_safetensors_of_the_fol
 
 
 def test_faults_of_a_file_are_all_its_tensors_that_cannot_be_trained(tmp_path):
-    fine = {str(dtype): torch.tensor([-1e4, 2.0], dtype=dtype) for dtype in (
-        torch.float64, torch.float32, torch.float16, torch.bfloat16)}  # fmt: skip
-    bad = {"a": torch.tensor([[0.0, 1.0], [-torch.inf, 2.0]]), "b": torch.tensor([1, 2], dtype=torch.int8),
-           "c": torch.tensor([0.0, torch.nan, 1.0], dtype=torch.bfloat16), "d": torch.zeros(2) > 0,
-           "e": torch.tensor([torch.inf])}  # fmt: skip
+    fine = {
+        str(dtype): torch.tensor([-1e4, 2.0], dtype=dtype)
+        for dtype in (torch.float64, torch.float32, torch.float16, torch.bfloat16)
+    }
+    bad = {
+        "a": torch.tensor([[0.0, 1.0], [-torch.inf, 2.0]]),
+        "b": torch.tensor([1, 2], dtype=torch.int8),
+        "c": torch.tensor([0.0, torch.nan, 1.0], dtype=torch.bfloat16),
+        "d": torch.zeros(2) > 0,
+        "e": torch.tensor([torch.inf]),
+    }
     save_file(fine | {"empty": torch.zeros(0, 3)} | bad, tmp_path / "x.safetensors")
-    said = ("holds NaN or infinity", "has type int8", "holds NaN or infinity", "has type bool",
-            "holds NaN or infinity")  # fmt: skip
+    said = (
+        "holds NaN or infinity",
+        "has type int8",
+        "holds NaN or infinity",
+        "has type bool",
+        "holds NaN or infinity",
+    )
     assert sorted(_faults(tmp_path / "x.safetensors", 0, 0)) == list(zip("abcde", said, strict=True))

@@ -86,8 +86,9 @@ def test_a_prompt_has_room_for_a_token_per_byte_and_the_special_ones(sums, begin
         task.prompt_length == sums.prompt_length * (len("<end>") + 1) + len(b"\xc3\xa9: {prompt}!") + specials
     )
     assert (task.response_length, TextTask(sums, byte_level(), response_length=9).response_length) == (
-        sums.response_length + 4, 9,
-    )  # fmt: skip
+        sums.response_length + 4,
+        9,
+    )
 
 
 @pytest.mark.parametrize("inner", [ReasoningGym(), RunningSum(digits=4), RunningSum(digits=4, modulus=12)])

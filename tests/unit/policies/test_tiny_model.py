@@ -365,9 +365,16 @@ def test_tokens_that_a_model_lacked_are_appended_with_rows_of_zeros(tmp_path):
 
 @pytest.mark.parametrize(
     "wrong",
-    [{"steps": -1}, {"sequences": 0}, {"learning_rate": 0.0}, {"learning_rate": float("nan")},
-     {"noise": -1e-9}, {"noise": 1.0 + 1e-9}, {"noise": float("nan")}],
-)  # fmt: skip
+    [
+        {"steps": -1},
+        {"sequences": 0},
+        {"learning_rate": 0.0},
+        {"learning_rate": float("nan")},
+        {"noise": -1e-9},
+        {"noise": 1.0 + 1e-9},
+        {"noise": float("nan")},
+    ],
+)
 def test_a_lesson_has_steps_sequences_a_rate_and_a_probability(wrong):
     least = {"steps": 0, "sequences": 1, "learning_rate": 1e-9, "noise": 0.0}
     Lesson(**least)

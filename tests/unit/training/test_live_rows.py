@@ -136,8 +136,10 @@ def test_every_cell_s_loggers_hear_its_own_numbers_and_the_shared_speed(monkeypa
         rows.add(step, {"x": np.arange(3) + step, "histogram": np.ones((3, 2))})
     speeds = ((0, 3.0), (2, 1.5), (4, 0.0))
     for r, heard in enumerate(told):
-        wanted = [(step, {"x": float(r + step), "live/tokens_per_second": speed, "live/memory_bytes": 7})
-                  for step, speed in speeds]  # fmt: skip
+        wanted = [
+            (step, {"x": float(r + step), "live/tokens_per_second": speed, "live/memory_bytes": 7})
+            for step, speed in speeds
+        ]
         assert heard == ([one for one in wanted for _ in range(2)] if r == 1 else wanted)
     quiet = loop.LiveRows([RUN], None, [[]])
     quiet.count(SimpleNamespace(mask_RBT=mask))
