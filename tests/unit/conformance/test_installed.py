@@ -17,7 +17,7 @@ from testbed.conformance.catalogue_entry import Reference
 from testbed.conformance.counterexample import Counterexample
 from testbed.conformance.installed import HEAD, Outcome, outcomes, page
 from testbed.conformance.nearest_entries import identify
-from testbed.conformance.peers import trinity_losses, verl_losses
+from testbed.conformance.peers import telling, trinity_losses, verl_losses
 from testbed.conformance.signature import bind
 
 PAGE = Path(__file__).parents[3] / "docs" / "conformance.md"
@@ -146,6 +146,14 @@ def test_options_and_aggregations_reach_the_losses_of_packages_that_are_absent_h
         {"clip_range_low": 0.1, "enable": True},
         {"logprob": 1, "old_logprob": 2, "advantages": 3, "action_mask": 4})  # fmt: skip
     assert found.told == {"eps_low": 0.1}
+    for low, high in (
+        ("epsilon_low", "epsilon_high"),
+        ("clip_ratio_low", "clip_ratio_high"),
+        ("clip_eps_low", "clip_eps_high"),
+        ("clip_range_low", "clip_range_high"),
+    ):
+        given = {low: 0.1, high: 0.3, "delta": 7.0, "beta": 0.5}
+        assert telling(lambda: 0, given).told == {"eps_low": 0.1, "eps_high": 0.3, "delta": 7.0}
     stand_in("verl.trainer.ppo.core_algos", agg_loss=lambda *given: seen.append(given) or 7,
              kl_penalty=lambda *given: given)  # fmt: skip
     assert verl_losses._penalty("abs")(1, 2, 3) == 7

@@ -239,6 +239,13 @@ def test_a_pack_past_its_limit_is_taken_from_its_worker(monkeypatch):
     assert local._workers == []
 
 
+def test_cores_are_shared_by_workers_whatever_their_threads(monkeypatch):
+    monkeypatch.setattr(threads, "cores", lambda: 16)
+    found = {(w, t): threads.environment(w, t)["NUMBA_NUM_THREADS"] for w in (1, 3, 5) for t in (1, 2, 4)}
+    assert found == {(w, t): str(max(t, 16 // w)) for w, t in found}
+    assert found[3, 2] == "5"
+
+
 def test_a_receipt_names_versions_machine_and_threads(monkeypatch):
     monkeypatch.setattr(worker, "_cpu", lambda: "a chip")
     monkeypatch.setattr(worker, "_threads", lambda: {"torch": 3})

@@ -8,6 +8,7 @@ import pytest
 import torch
 from matplotlib.colors import to_hex
 from support.fixtures import batch_of, rows_of
+from support.refusals import refuses
 
 from analysis import palette
 from analysis.experiments.cards import objective_weights as objective_table
@@ -242,3 +243,22 @@ def test_the_example_of_contributing_works():
         np.testing.assert_allclose(weight[b, : sequence.n].numpy(), expected, rtol=1e-12)
     assert own["capped"].formula.startswith("L = ")
     assert len([line for line in example.splitlines() if line.strip()]) <= 15
+
+
+def test_a_weight_may_be_infinite_somewhere_but_not_everywhere():
+    logp, batch = batch_of()
+    places = torch.arange(logp.numel()).reshape(logp.shape)
+
+    def infinite(first):
+        return lambda logp_BT, batch: -logp_BT * batch.adv_BT / (places < first)
+
+    found = atlas._weights(infinite(1), logp, batch)
+    assert torch.isfinite(found).sum() >= 1
+    assert torch.isinf(found).any()
+    refuses(
+        "has no finite weight on any token of a small batch; expected finite losses",
+        atlas._weights,
+        infinite(0),
+        logp,
+        batch,
+    )

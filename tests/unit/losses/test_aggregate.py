@@ -1,5 +1,7 @@
 """The aggregations on numbers worked by hand, with rows that have no token, and in micro-batches."""
 
+import re
+
 import pytest
 import torch
 from support.refusals import refuses
@@ -132,3 +134,9 @@ def test_a_sequence_loss_is_spread_in_equal_shares_of_its_tokens():
     mask_BT = torch.tensor([[True, True, False], [True, False, False], [False, False, False]])
     shares_BT = spread(torch.tensor([[3.0], [5.0], [7.0]]), mask_BT)
     assert shares_BT.tolist() == [[1.5, 1.5, 0.0], [5.0, 0.0, 0.0], [0.0, 0.0, 0.0]]
+
+
+@pytest.mark.parametrize("shape", [(1, 4), (3, 4), (2, 1), (2, 2, 4), (4,)])
+def test_a_mask_that_would_only_broadcast_is_refused(shape):
+    told = f"loss_BT has shape {shape}, but mask_BT has shape (2, 4)"
+    refuses(re.escape(told), aggregate, torch.ones(shape), MASK, "token_mean")

@@ -15,6 +15,7 @@ from testbed.inspection.effective_weights import effective_weights
 from testbed.inspection.kept_mask import kept_mask
 from testbed.losses.aggregate import aggregate
 from testbed.objectives import objective
+from testbed.objectives.decoupled.kl_rejection import divergence
 
 DECOUPLED = sorted(name for name in objective if objective[name].family == "decoupled")
 
@@ -77,6 +78,28 @@ def test_levels_of_kl_rejection(level, limit, kept):
     ratios = (2.0, 1.5, 0.5)
     weight = weights("kl_rejection", [Sequence(1.0, ratios, ratios)], level=level, limit=limit)
     assert (weight != 0).all() if kept else (weight == 0).all()
+
+
+def test_divergences_are_of_the_tokens_under_the_mask_alone():
+    """k1 = -log d is negative where the anchor has more mass than mu: padding is not the largest there."""
+    logs = ((0.5, 0.25, 1.0), (2.0,))
+    batch = batch_of([Sequence(1.0, ratios, ratios) for ratios in (tuple(map(math.exp, x)) for x in logs)])[1]
+    for estimator, token in (
+        ("k1", lambda x: -x),
+        ("k2", lambda x: x * x / 2),
+        ("k3", lambda x: math.exp(x) - 1 - x),
+    ):
+        rows = [[token(x) for x in row] for row in logs]
+        for level, of_row in (
+            ("sequence_sum", sum),
+            ("sequence_mean", lambda row: sum(row) / len(row)),
+            ("sequence_max", max),
+        ):
+            found = divergence(batch, estimator, level)
+            wanted = np.repeat([[of_row(row)] for row in rows], 3, 1)
+            np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-12, err_msg=f"{estimator} {level}")
+        found = divergence(batch, estimator, "token")
+        np.testing.assert_allclose(found[batch.mask_BT].numpy(), [*rows[0], *rows[1]], rtol=1e-12)
 
 
 def test_a_bound_of_zero_is_allowed():

@@ -2,6 +2,7 @@
 
 import itertools
 from dataclasses import dataclass
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -17,7 +18,7 @@ from testbed.policies.toy.attention import Tree, dense_tree_attention, tree_atte
 from testbed.policies.toy.decoder import attend_step, dense_step, of_version, prompt_cache
 from testbed.policies.toy.layers import Shape, finish_block, waves
 from testbed.policies.toy.simd import exp2, load, store
-from testbed.policies.toy.toy_sampler import inverse_cdf
+from testbed.policies.toy.toy_sampler import inverse_cdf, read
 from testbed.policies.toy.toy_transformer import LOGP_TOLERANCE, ToyTransformer, _before_tokens
 
 PAD = 4
@@ -428,3 +429,23 @@ def test_every_token_is_preceded_by_its_prompt_or_by_the_token_before_it_of_its_
     found = _before_tokens(torch.cat([columns, -columns], 1), prompts=2, responses=4)
     assert found[0, :, :, 0].tolist() == [[10, 100, 101], [10, 110, 111], [20, 200, 201], [20, 210, 211]]
     assert torch.equal(found[..., 1], -found[..., 0])
+
+
+def test_tokens_are_read_up_to_the_last_counted_one_over_those_between_that_are_not():
+    """A decoder that gives token v of place t the log-probability -10 t - v, and says what it is fed."""
+    fed = []
+
+    def law(place):
+        return -(10.0 * place + torch.arange(3.0))[None, :, None].expand(1, 3, 2)
+
+    def after(token, t):
+        fed.append((t, token.tolist()))
+        return law(t + 1)
+
+    decoder = SimpleNamespace(first=lambda: law(0), after=after)
+    token = torch.tensor([[[1, 2, 0, 2], [2, 0, 1, 1]]])
+    mask = torch.tensor([[[1, 0, 1, 0], [0, 0, 1, 0]]]).bool()
+    assert read(decoder, token, mask).tolist() == [[[-1, 0, -20, 0], [0, 0, -21, 0]]]
+    assert fed == [(0, [[1, 2]]), (1, [[2, 0]])]
+    halved = read(decoder, token, mask, lambda law_RVB, t: law_RVB / (t + 1))
+    torch.testing.assert_close(halved, torch.tensor([[[-1, 0, -20 / 3, 0], [0, 0, -7, 0]]]))

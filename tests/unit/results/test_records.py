@@ -351,3 +351,12 @@ def test_packs_whose_columns_differ_make_one_table(tmp_path):
     assert table["count"].to_pylist() == [0.5] * each + [7.0] * each + [None] * each
     assert table["own"].to_pylist() == ["x"] * 2 * each + [None] * each
     assert (table["count"].type, table["count"].num_chunks) == ("double", 1)
+
+
+@pytest.mark.parametrize("special", [pipe, loop])
+def test_a_second_copy_that_is_no_file_is_made_anew(tmp_path, special):
+    filled(tmp_path, PACKS[:1])
+    (tmp_path / manifest.SECOND).unlink()
+    special(tmp_path / manifest.SECOND)
+    assert Store.start(tmp_path, PACKS).status().done == 1
+    assert (tmp_path / manifest.SECOND).read_bytes() == (tmp_path / manifest.NAME).read_bytes()

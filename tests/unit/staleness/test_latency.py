@@ -11,7 +11,7 @@ from testbed.config.run import Run, grid
 from testbed.errors import UserError
 from testbed.execution.preflight import check_arguments
 from testbed.staleness import build_source, plan_for
-from testbed.staleness.latency import STRIDE, CellQueue, Latency
+from testbed.staleness.latency import STRIDE, CellQueue, Group, Latency
 from testbed.training.loop import train
 from testbed.worlds.build_world import build_world
 
@@ -176,3 +176,16 @@ def test_a_trainer_that_would_wait_for_ever_says_so():
     with pytest.raises(UserError, match="random numbers for 1048576 only"):
         train(dataclasses.replace(with_schedule(TOY, "latency"), steps=2**21))
     assert isinstance(plan_for(Run(staleness="latency")), Latency)
+
+
+AT_LIMITS = [(2, [3, 4, 5], []), (1, [4, 5, 6], [3]), (0, [5, 6], [3, 4])]
+
+
+@pytest.mark.parametrize(("limit", "batch", "lost"), AT_LIMITS)
+def test_groups_older_than_the_limit_are_discarded_and_those_at_the_limit_are_not(limit, batch, lost):
+    line = CellQueue(Latency(speed=1.0, base=0, concurrency=0, limit=limit, rule="discard"), 3)
+    line.ready.extend(Group(0, version, version, 0, 0) for version in (3, 4, 5, 6))
+    line.fill(5)
+    assert [group.version for group in line.batch] == batch
+    assert [group.version for group in line.lost] == lost
+    assert line.used == len(batch) + len(lost)

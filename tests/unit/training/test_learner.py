@@ -278,11 +278,17 @@ def test_every_batch_is_a_lesson_of_the_critic():
         assert not torch.equal(learner.critic.values(theta, rollout), before)
 
 
-@pytest.mark.parametrize("run", [BANDIT, TOY], ids=["bandit", "toy"])
+LENGTHS = replace(
+    BANDIT, task="tree", task_args=(("task", "length"), ("task_args", "digits=2 modulus=2 limit=6"))
+)
+
+
+@pytest.mark.parametrize("run", [BANDIT, LENGTHS, TOY], ids=["bandit", "lengths", "toy"])
 def test_the_score_norm_of_a_token_is_that_of_its_logits(run):
     world, theta, _ = one_learner(PLAIN, run)
     theta = moved(theta)
     rollout = world.generate(theta, 0)
+    assert rollout.mask_RBT.all() == (run != LENGTHS)
     actual = world.score_norm(theta, rollout)
     last = rollout.mask_RBT.sum(-1, keepdim=True) - 1
     actions = world.policy.actions if run.policy == "tabular" else world.task.vocabulary
