@@ -220,3 +220,11 @@ def test_an_interval_contains_its_estimate_though_its_sequence_once_ruled_it_out
 def test_rows_are_found_by_their_claims():
     rows = [{"claim": name, "e": number} for name, number in (("a", 1.0), ("b", 2.0), ("c", 3.0))]
     assert verdicts.by_claim(rows) == dict(zip("abc", rows, strict=True))
+
+
+def test_a_digest_depends_on_what_is_said_and_not_on_the_order_of_names():
+    one = preregistration.digest({"a": [1, 2], "b": {"c": 0.5, "d": None}})
+    assert one == preregistration.digest({"b": {"d": None, "c": 0.5}, "a": [1, 2]})
+    assert (len(one), len(f"{int(one, 16):x}") <= 16) == (16, True)
+    others = {"a": [2, 1], "b": {"c": 0.5, "d": None}}, {"a": [1, 2], "b": {"c": 0.5}}
+    assert one not in map(preregistration.digest, others)

@@ -308,6 +308,16 @@ def test_the_chains_counts_are_means_of_importance_weighted_counts_and_plain_one
     assert abs(wrong - float(world.value(pi))) > 0.05
 
 
+def test_a_label_that_no_state_has_is_an_empty_part_of_the_chain():
+    world = SMALL["random"]
+    pi = pair(world)[0]
+    plain = ratios_dice.abstract_chain(world, pi, np.array([0, 1, 0]))
+    found = ratios_dice.abstract_chain(world, pi, np.array([0, 2, 0]))
+    assert found.transition_ZZ == pytest.approx(np.insert(np.insert(plain.transition_ZZ, 1, 0, 0), 1, 0, 1))
+    assert found.reward_Z == pytest.approx(np.insert(plain.reward_Z, 1, 0))
+    assert found.value == pytest.approx(plain.value)
+
+
 @pytest.mark.parametrize("name", ["random", "terminal"])
 def test_the_abstract_chain_is_what_weighted_episodes_count(name):
     world, label_S = SMALL[name], np.array([0, 1, 0])

@@ -119,6 +119,13 @@ def test_windows_include_their_ends():
     assert (weights("decoupled_ppo@areal", exact, cap=1.0) == 1).all()
 
 
+def test_the_inverted_window_of_a_divergence_includes_its_ends():
+    exact = [Sequence(1.0, (1.0, 1.0))]
+    assert (weights("kl_rejection@verl", exact, low=1.0, high=1.0) == 1).all()
+    assert (weights("kl_rejection@verl", exact, low=0.5, high=0.999) == 0).all()
+    assert (weights("kl_rejection@verl", exact, low=1.001, high=2.0) == 0).all()
+
+
 def test_a_vanishing_mismatch_times_an_overflowing_ratio_is_their_product():
     logp, batch = batch_of([Sequence(-1.0, (1.5,))])
     far = replace(batch, logp_anchor_BT=batch.logp_anchor_BT - 1e4)

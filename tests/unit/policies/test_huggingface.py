@@ -271,6 +271,33 @@ def test_a_policy_of_one_rank_is_built_of_its_arguments_which_stay_as_they_are(f
     refuses("^ranks is 0, expected how many", build_hf, TASK, "nowhere", "cpu", {"ranks": 0})
 
 
+def test_short_responses_are_packed_after_prompt_and_response_are_found_to_fit(monkeypatch):
+    monkeypatch.setattr(causal_model, "PACKED", 9)
+    asked = []
+    model = SimpleNamespace(
+        _common=lambda prompt_NQ, real_NQ: prompt_NQ[0, :1],
+        _packs=True,
+        _change=None,
+        _check_length=asked.append,
+        packed=lambda *given: given[-1].tolist(),
+        run_prompts=lambda *_: SimpleNamespace(feature_BH=torch.zeros(2, 1)),
+        run_tokens=lambda weights, prefix, token_BT, new: torch.ones(2, new, 1),
+    )
+
+    def run(length, group):
+        prompt_NQ = torch.tensor([[0, 7, 5, 4], [0, 7, 6, 3]])
+        token_BT = torch.zeros(2, length, dtype=torch.int64)
+        return causal_model.CausalModel.run_responses(model, {}, prompt_NQ, prompt_NQ > 0, token_BT, group)
+
+    assert (run(2, 3), asked) == ([7], [3 + 2])  # the padding is cut; 3 - 1 + 3 * 2 = 8 columns
+    assert run(7, 1) == [7]  # 9 columns
+    assert run(4, 2).shape == (2, 5, 1)
+    assert run(0, 2).shape == (2, 1, 1)
+    assert asked == [5, 10]
+    model._change = "noise"
+    assert run(2, 3).shape == (2, 3, 1)
+
+
 def test_windows_are_read_from_the_config_as_no_probe_is_as_long_as_most():
     kinds = ["sliding_attention", "full_attention"]
     for config, seen in (

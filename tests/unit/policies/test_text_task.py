@@ -354,6 +354,18 @@ def test_the_teacher_scores_one(jsonl):
         assert task.score(prompt_NQ, *wrong).sum() < 3
 
 
+def test_an_answer_ends_before_the_first_of_its_stops_wherever_that_is(jsonl):
+    task = ChatTask(jsonl(stop='["##", "!"]', response_length=9), chat_tokenizer())
+    said = ("##ab", "a!b##", "a##b!", "ab##", "ab#")
+    assert [task._answer(np.array(task._plain(text))) for text in said] == [
+        ("", True),
+        ("a", True),
+        ("a", True),
+        ("ab", True),
+        ("ab#", False),
+    ]
+
+
 def test_the_first_of_two_stops_ends_an_answer(jsonl):
     task = ChatTask(jsonl(stop='["#", "é!"]'), chat_tokenizer(eos_token=None))
     assert task._encode_answer(task.task.problems[0])[-1:] == task._plain("#")
