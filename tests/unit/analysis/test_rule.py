@@ -14,7 +14,7 @@ import pytest
 from scipy import integrate, stats
 from support.refusals import refuses
 
-from analysis.judging import bets, claims, rule
+from analysis.judging import bets, claims, replication, rule
 from analysis.judging import e_values as evidence_module
 from analysis.judging.claims import CLAIMS, look
 from analysis.judging.e_values import (
@@ -292,3 +292,14 @@ def test_a_half_word_needs_fresh_seeds_that_repeat_it():
     run = Evidence(0.0, 0.0, 0.0, 8, "", half={DIRECTION: 1e9})
     fresh = Evidence(0.0, 0.0, 0.0, 8, "", half={DIRECTION: 0.9})
     assert rule.half(dataclasses.replace(run, runs=(run, fresh))) == ("", 0.0)
+
+
+def test_rows_of_both_runs_have_seeds_of_their_own():
+    def rows(seeds):
+        return [pd.DataFrame({"seed": [seed], "x": [2 * seed]}) for seed in seeds]
+
+    found = replication.repeated(rows, 3)
+    assert list(found) == ["run", "seed", "x"]
+    assert found["run"].tolist() == ["first"] * 3 + ["replication"] * 3
+    assert found["seed"].tolist() == [0, 1, 2, 1_000_000, 1_000_001, 1_000_002]
+    assert (found["x"] == 2 * found["seed"]).all()

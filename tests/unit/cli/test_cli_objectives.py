@@ -120,6 +120,9 @@ def test_promises_in_words():
     assert "|w/A| is at most 1+eps_high." in words
     assert "The weight is a constant for autograd." in words
     assert "On-policy every token of a sequence of T tokens has weight A/T." in in_words(objective["gspo"])
+    words = in_words(objective["chord"])
+    assert "Its weight may push against the advantage." in words
+    assert "Its gradient does not vanish where the advantage is 0." in words
 
 
 def test_differences_skip_definitions_and_do_not_stop_at_equation_numbers():

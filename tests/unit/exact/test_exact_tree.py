@@ -302,3 +302,8 @@ def test_bad_input_is_answered_with_one_sentence():
     with pytest.raises(UserError, match="the limit is 524,288"):
         group_report("reinforce", Bench(random_tree(4, 4), *random_policies(random_tree(4, 4), 0.1)), size=4)
     refuses("'gae' needs value_BT", group_report, "reinforce", Bench(tree, mu, pi), size=2, advantage="gae")
+
+
+@pytest.mark.parametrize("given", [{}, {"mu_SA": np.ones((1, 2)) / 2}, {"pi_SA": np.ones((1, 2)) / 2}])
+def test_a_report_on_a_tree_needs_both_policies(given):
+    refuses("needs mu_SA and pi_SA next to a tree", gradient_report, "reinforce", object(), **given)

@@ -344,8 +344,9 @@ def test_a_worker_says_its_threads(monkeypatch):
     monkeypatch.setenv("OMP_NUM_THREADS", "3")
     monkeypatch.setenv("MKL_NUM_THREADS", "many")
     monkeypatch.setenv("OTHER", "4")
+    monkeypatch.setenv("LAST_NUM_THREADS", "5")
     found = worker._threads()
-    assert found["OMP_NUM_THREADS"] == 3
+    assert (found["OMP_NUM_THREADS"], found["LAST_NUM_THREADS"]) == (3, 5)
     assert not {"MKL_NUM_THREADS", "OTHER"} & set(found)
     assert found["torch"] == sys.modules["torch"].get_num_threads()
 

@@ -9,7 +9,7 @@ import torch
 from support.fixtures import batch_of, rows_of
 from support.refusals import refuses
 
-from testbed.inspection import promises
+from testbed.inspection import promises, relatives
 from testbed.inspection.effective_weights import correction_weights, effective_weights
 from testbed.inspection.kept_mask import kept_mask
 from testbed.objectives import objective
@@ -86,3 +86,19 @@ def test_the_largest_share_of_a_token_is_that_of_its_ratio_or_cap():
     most = max(total**power for total in totals for power in (1, 2, -2))
     assert promises.share_at_powers("importance_reinforce", (1, 2, -2)) == pytest.approx(most)
     assert promises.share_at_powers("importance_reinforce", (1, 2), cap=1.25) == pytest.approx(1.25)
+
+
+def test_relatives_are_ordered_by_likeness_and_what_has_no_weight_is_none(monkeypatch):
+    made = {
+        "own": [3.0, 0, 4],
+        "zero": [0.0, 0, 0],
+        "double": [6.0, 0, 8],
+        "part": [0.0, 0, 2],
+        "far": [0, 1, 0],
+    }
+    monkeypatch.setattr(relatives, "fingerprint", lambda name: np.array(made[name]))
+    found = relatives.nearest("own", made)
+    assert [(each.name, each.likeness) for each in found] == [("double", 1.0), ("part", 0.8), ("far", 0.0)]
+    assert (found[1].where, found[1].mine, found[1].theirs) == (relatives.places()[0], 3.0, 0.0)
+    assert [each.name for each in relatives.nearest("own", made, count=1)] == ["double"]
+    assert relatives.nearest("zero", made) == []
