@@ -146,13 +146,8 @@ def test_options_and_aggregations_reach_the_losses_of_packages_that_are_absent_h
         {"clip_range_low": 0.1, "enable": True},
         {"logprob": 1, "old_logprob": 2, "advantages": 3, "action_mask": 4})  # fmt: skip
     assert found.told == {"eps_low": 0.1}
-    for low, high in (
-        ("epsilon_low", "epsilon_high"),
-        ("clip_ratio_low", "clip_ratio_high"),
-        ("clip_eps_low", "clip_eps_high"),
-        ("clip_range_low", "clip_range_high"),
-    ):
-        given = {low: 0.1, high: 0.3, "delta": 7.0, "beta": 0.5}
+    for bound in ("epsilon", "clip_ratio", "clip_eps", "clip_range"):
+        given = {f"{bound}_low": 0.1, f"{bound}_high": 0.3, "delta": 7.0, "beta": 0.5}
         assert telling(lambda: 0, given).told == {"eps_low": 0.1, "eps_high": 0.3, "delta": 7.0}
     stand_in("verl.trainer.ppo.core_algos", agg_loss=lambda *given: seen.append(given) or 7,
              kl_penalty=lambda *given: given)  # fmt: skip

@@ -250,18 +250,10 @@ def test_a_receipt_names_versions_machine_and_threads(monkeypatch):
     monkeypatch.setattr(worker, "_cpu", lambda: "a chip")
     monkeypatch.setattr(worker, "_threads", lambda: {"torch": 3})
     monkeypatch.setattr(worker, "fingerprint", lambda: {"numpy": "1", "torch": "own"})
-    assert worker._setting.__wrapped__(("json", "torch")) == {
-        "versions": {
-            "json": json.__version__,
-            "torch": "own",
-            "numpy": "1",
-            "python": platform.python_version(),
-        },
-        "machine": platform.machine(),
-        "system": platform.platform(),
-        "cpu": "a chip",
-        "threads": {"torch": 3},
-    }
+    found = worker._setting.__wrapped__(("json", "torch"))
+    ours = {"json": json.__version__, "torch": "own", "numpy": "1", "python": platform.python_version()}
+    machine = {"machine": platform.machine(), "system": platform.platform(), "cpu": "a chip"}
+    assert found == {"versions": ours, **machine, "threads": {"torch": 3}}
 
 
 def test_an_order_is_canonical_and_a_receipt_says_what_became_of_it(monkeypatch):

@@ -84,18 +84,12 @@ def test_divergences_are_of_the_tokens_under_the_mask_alone():
     """k1 = -log d is negative where the anchor has more mass than mu: padding is not the largest there."""
     logs = ((0.5, 0.25, 1.0), (2.0,))
     batch = batch_of([Sequence(1.0, ratios, ratios) for ratios in (tuple(map(math.exp, x)) for x in logs)])[1]
-    for estimator, token in (
-        ("k1", lambda x: -x),
-        ("k2", lambda x: x * x / 2),
-        ("k3", lambda x: math.exp(x) - 1 - x),
-    ):
+    estimators = {"k1": lambda x: -x, "k2": lambda x: x * x / 2, "k3": lambda x: math.exp(x) - 1 - x}
+    levels = {"sum": sum, "mean": lambda row: sum(row) / len(row), "max": max}
+    for estimator, token in estimators.items():
         rows = [[token(x) for x in row] for row in logs]
-        for level, of_row in (
-            ("sequence_sum", sum),
-            ("sequence_mean", lambda row: sum(row) / len(row)),
-            ("sequence_max", max),
-        ):
-            found = divergence(batch, estimator, level)
+        for level, of_row in levels.items():
+            found = divergence(batch, estimator, f"sequence_{level}")
             wanted = np.repeat([[of_row(row)] for row in rows], 3, 1)
             np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-12, err_msg=f"{estimator} {level}")
         found = divergence(batch, estimator, "token")

@@ -313,11 +313,5 @@ def test_faults_of_a_file_are_all_its_tensors_that_cannot_be_trained(tmp_path):
         "e": torch.tensor([torch.inf]),
     }
     save_file(fine | {"empty": torch.zeros(0, 3)} | bad, tmp_path / "x.safetensors")
-    said = (
-        "holds NaN or infinity",
-        "has type int8",
-        "holds NaN or infinity",
-        "has type bool",
-        "holds NaN or infinity",
-    )
-    assert sorted(_faults(tmp_path / "x.safetensors", 0, 0)) == list(zip("abcde", said, strict=True))
+    said = dict.fromkeys(bad, "holds NaN or infinity") | {"b": "has type int8", "d": "has type bool"}
+    assert dict(_faults(tmp_path / "x.safetensors", 0, 0)) == said

@@ -363,24 +363,16 @@ def test_tokens_that_a_model_lacked_are_appended_with_rows_of_zeros(tmp_path):
     assert again.config.max_position_embeddings == 2048
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        {"steps": -1},
-        {"sequences": 0},
-        {"learning_rate": 0.0},
-        {"learning_rate": float("nan")},
-        {"noise": -1e-9},
-        {"noise": 1.0 + 1e-9},
-        {"noise": float("nan")},
-    ],
-)
-def test_a_lesson_has_steps_sequences_a_rate_and_a_probability(wrong):
+NAN = float("nan")
+WRONG = ("steps", -1), ("sequences", 0), ("learning_rate", 0.0), ("learning_rate", NAN)
+
+
+@pytest.mark.parametrize(("name", "wrong"), [*WRONG, *(("noise", each) for each in (-1e-9, 1.0 + 1e-9, NAN))])
+def test_a_lesson_has_steps_sequences_a_rate_and_a_probability(name, wrong):
     least = {"steps": 0, "sequences": 1, "learning_rate": 1e-9, "noise": 0.0}
     Lesson(**least)
     Lesson(**least | {"noise": 1.0})
-    (name,) = wrong
-    told = refuses(f"{name} {wrong[name]}", Lesson, **least | wrong)
+    told = refuses(f"{name} {wrong}", Lesson, **least | {name: wrong})
     assert told.endswith(": expected at least 0 and 1, above 0, and a probability.")
 
 
