@@ -10,9 +10,9 @@ from testbed.offline.control import Adam
 from testbed.offline.improvement import softmax
 
 NAME = "transition-paths"
-SEEDS, PILOTS, SIDE, STEPS, BATCH, ROLLOUTS, BUFFER, REUSE = 192, 32, 7, 16, 32, 200, 16, 4
-"""Worlds, pilot worlds, side of the grid, steps and paths of a rollout, rollouts, those kept, and
-updates of each."""
+SEEDS, WORLDS, PILOTS, SIDE, STEPS, BATCH, ROLLOUTS, BUFFER, REUSE = 216, 16, 32, 7, 16, 32, 200, 16, 4
+"""Units of a run, random worlds averaged in a unit, pilot worlds, side of the grid, steps and paths of a
+rollout, rollouts, those kept, and updates of each."""
 MOVES = np.array([[0, 0], [0, 1], [0, -1], [1, 0], [-1, 0]])
 EXPLORE, LESS = 0.1, 0.1
 """Share of uniform moves at the start of replay; margin in nats. Set before the table was made."""
@@ -166,7 +166,8 @@ TUNED = TunedArms(
     starts={loss: {"rate": 0.02} for loss in LOSSES},
 )  # fmt: skip
 EXPERIMENT = TUNED.experiment(
-    NAME, SEEDS, ("missed", "unreal", "gaps"), {"rollouts": ROLLOUTS, "batch": BATCH, "buffer": BUFFER},
+    NAME, SEEDS, ("missed", "unreal", "gaps"),
+    {"rollouts": ROLLOUTS, "batch": BATCH, "buffer": BUFFER, "worlds": WORLDS}, worlds=WORLDS,
     question="Do paths over a barrier come nearer to their posterior by a log-variance loss with replay?",
     source="TPS-DPS (2024), arXiv:2405.19961; only a summary was read",
     differs="walks of 16 steps on a grid with a wall and two gaps, tables; no molecules or networks; replay "
