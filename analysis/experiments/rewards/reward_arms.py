@@ -45,6 +45,7 @@ STRONG, BASES, FEW = (0.05, 0.2, 0.5, 1.0, 2.0), (0.05, 0.1, 0.2, 0.4, 0.8), (1.
 GOLD = replace(TINY, steps=100, log_every=10, teacher_noise=0.35, critic="head")
 HALVES = replace(GOLD, staleness="windowed", staleness_args=(("tokens", 3),), steps=200, log_every=20)
 BETAS, LAMBDAS = (0.001, 0.01, 0.05, 0.2, 1.0), (0.5, 0.8, 0.95, 0.99, 1.0)
+FINER = tuple(0.0125 * 2.0**k for k in range(-3, 7))
 
 
 def clipped(reward: Tensor) -> Tensor:
@@ -181,9 +182,9 @@ def _pairs(run: Run = PROXY) -> Callable[[float], Arm]:
     return lambda beta: Arm(replace(run, recipe="p3o"), _charged(beta))
 
 
-longer_way = partial(Way, rates=SLOWER, pilots=8)
+longer_way = partial(Way, ladder=FINER, rates=SLOWER, pilots=32)
 WAYS: Mapping[str, Way] = {
-    "ppo-max": Way(held(), BETAS),
+    "ppo-max": Way(held(), FINER, pilots=32),
     "mended, ppo-max": Way(
         lambda beta: replace(held(MENDED)(beta), later=PROXY), STRONG, by="area", rates=FEW
     ),
@@ -191,9 +192,9 @@ WAYS: Mapping[str, Way] = {
     "mended, frozen": Way(_safe(frozen=True), BASES, like="mended, safe"),
     "long, bare ppo": Way(_bare(LONG), LAMBDAS, True, rates=THIRDS, pilots=8),
     "long, ppo-max": Way(held(LONG), (0.02, 0.1, 0.2, 0.5, 1.0, 2.0), rates=THIRDS, pilots=8),
-    "p3o": Way(_pairs(), BETAS),
-    "longer, p3o": longer_way(_pairs(LONGER), BETAS),
-    "longer, dpo": longer_way(with_recipe(LONGER, "online_dpo", "beta"), (0.01, 0.03, 0.1, 0.3, 1.0)),
+    "p3o": Way(_pairs(), FINER, pilots=32),
+    "longer, p3o": longer_way(_pairs(LONGER)),
+    "longer, dpo": longer_way(with_recipe(LONGER, "online_dpo", "beta")),
     "seldom, bare ppo": Way(_bare(SELDOM), LAMBDAS, True, rates=SLOWER),
     "seldom, ppo-max": Way(held(SELDOM), BETAS, rates=SLOWER),
     "whole responses": Way(with_recipe(GOLD, "ppo", "lam", ("normalize", True)), LAMBDAS, True),
