@@ -207,8 +207,8 @@ def votes(kind: str, rule: str, spread: Sequence[float]) -> Learner:
 def experts(arm: str, nats: float) -> Learner:
     """Return a learner from 80 pairs of the best answer and the reference's, which gives it exp(-nats).
 
-    The best answer wins each of its pairs, as SFT takes it for the winner too. DPO on the pairs; "aligned":
-    SFT on the winners, then DPO with that as reference, as in OPA-DPO.
+    The best answer wins each of its pairs, as SFT takes it for the winner too. DPO on the pairs; "cloned":
+    SFT on the winners; "aligned": the same, then DPO with that as reference, as in OPA-DPO.
     """
 
     def learn(seed: int, settings: Settings) -> tuple[SetWorld, Floats]:
@@ -216,6 +216,8 @@ def experts(arm: str, nats: float) -> Learner:
         best_SA = (found.reward_SA == found.reward_SA.max(-1, keepdims=True)).astype(np.float64)
         weight_RSAA = seen_pairs(best_SA[None], found.ref_SA[None], 80, generator(seed, "pairs"))
         start_RF = None if arm == "DPO" else sft(found, weight_RSAA[0].sum(-1), settings["sft"])
+        if arm == "cloned" and start_RF is not None:
+            return found, start_RF
         return found, on_pairs(found, (weight_RSAA, np.ones_like(weight_RSAA)), settings, start=start_RF)
 
     return learn

@@ -76,7 +76,8 @@ OTHER = "other style: "
 """Prefix of arms beside the expert that writes complements."""
 IN_ORDER = "sorted: "
 """Prefix of arms that sort ten digits, where base models differ less in what they can learn."""
-SLOWER = (5.6e-4, 1e-3, 1.8e-3)
+SLOWER, HOT, RIVALS = (5.6e-4, 1e-3, 1.8e-3), (5.6e-3, 1e-2, 1.8e-2), 32
+"""First rates of slower and of hotter arms; pilots of two rivals, as a third of their runs fails."""
 
 
 def _guided(start: Run, guide: str, knob: str = "count", **fields: Any) -> Callable[[float], Run]:
@@ -92,9 +93,9 @@ WEIGHTS = (0.03, 0.1, 0.3, 0.6, 0.9)
 LOWER = (0.003, 0.01, *WEIGHTS)
 slower_way = partial(Way, rates=SLOWER)
 WAYS: Mapping[str, Way] = {
-    "grpo": Way(with_recipe(OWN, "grpo")),
+    "grpo": Way(with_recipe(OWN, "grpo"), pilots=RIVALS),
     "sft": Way(with_recipe(TAUGHT, "sft")),
-    "sft, then grpo": Way(with_recipe(TAUGHT, "sft_then_grpo", "step"), STEPS),
+    "sft, then grpo": Way(with_recipe(TAUGHT, "sft_then_grpo", "step"), STEPS, rates=HOT, pilots=RIVALS),
     "anchors": Way(_guided(TAUGHT, "rescue"), COUNTS, True),
     "dypo": Way(GATED, (0.05, 0.1, 0.25, 0.5, 0.8), change=lambda *_: aligned),
     "dgrpo": Way(with_recipe(TAUGHT, "dgrpo", "coefficient"), (0.01, 0.03, 0.1, 0.3, 1)),

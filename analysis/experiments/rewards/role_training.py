@@ -15,7 +15,7 @@ ROLES = Family(
         roles: Way(
             with_recipe(START, "grpo", policy_args=(*TINY.policy_args, ("roles", roles))),
             rates=RATES,
-            pilots=12,
+            pilots=48,
         )
         for roles in ("shared", "separate")
     },
