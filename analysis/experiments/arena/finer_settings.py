@@ -1,7 +1,7 @@
-"""Comparisons on sums that the arena left open, with every arm tuned again on 32 pilots in steps of two.
+"""Comparisons on sums that the arena left open, with every arm tuned again on many pilots in steps of two.
 
 At rates that the arena's five tuning seeds chose, a third of runs on sums never learn, so that means say how
-often an arm fails, and their spread is large. Here a setting has the best mean over 32 pilots.
+often an arm fails, and their spread is large. Here a setting has the best mean over 32 pilots or 128.
 """
 
 from dataclasses import replace
@@ -13,7 +13,7 @@ from analysis.lab import Part, asks, strips
 from analysis.worlds.tuned_training import Family, Way, clip_of, with_recipe
 from testbed.config.run import Run
 
-LATER, PILOTS, MORE_PILOTS, SEEDS, MORE_SEEDS = 40_000_000, 32, 128, 128, 512
+LATER, PILOTS, MORE_PILOTS, SEEDS, MORE_SEEDS = 40_000_000, 32, 128, 128, 192
 """Offset past the seeds of other tables, pilot seeds, seeds of a run; the same for HölderPO's two arms, which
 32 pilots do not tell apart."""
 FRESH, OLD = TASKS["sums"], replace(TASKS["sums"], lag=64)
@@ -59,14 +59,14 @@ EXPERIMENT = ARMS.experiment(
     ("accuracy", "area", "start", "val/entropy", "rise accuracy", "mean rollout_corr/kl_mu_pi_k3",
      "mean actor/clip_share"),
     MORE_SEEDS, ((POWERS, MORE_SEEDS), ((), SEEDS)), LATER,
-    question="With every arm tuned on 32 pilots, what do comparisons on sums say that the arena left open?",
+    question="With every arm tuned on many pilots, what do comparisons on sums say that the arena left open?",
     source="each claim's",
     differs="the arena's transformers, on its task of sums",
     budget=f"{FRESH.steps} steps",
     margins={"final accuracy and entropy": MARGIN, "mean accuracy along training": LESS},
     figure=strips("accuracy: final accuracy", "Shows final accuracy on 16-digit sums at settings chosen on "
-        "32 pilots: GRPO, R²VPO and BAPO on data 64 steps old; GRPO and R²VPO with several passes over fresh "
-        "batches."),
+        "32 pilots, HölderPO's on 128: GRPO, R²VPO, BAPO and HölderPO with an annealed or a fixed exponent on "
+        "data 64 steps old; GRPO and R²VPO with several passes over fresh batches."),
     systems={
         "R²VPO": Part(claims=("*-r2vpo-*",)),
         "BAPO": Part(claims=("*-bapo-*",)),

@@ -133,7 +133,8 @@ EXPERIMENT = Experiment(
         says="Shows true regret by data and learner, for log-linear policies on 16 prompts of 6 answers; "
         "votes: DPO and IPO learn majorities, VDPO and VIPO soft labels; experts are some nats from the "
         "reference: DPO learns pairs, cloned copies winners, aligned does so before DPO; losers of "
-        "demonstrations are logged or the policy's own; with labels PPO follows a reward model; dots are worlds, or means over 24.",
+        "demonstrations are logged or the policy's own; with labels PPO follows a reward model; dots are "
+        "worlds, or means over 24.",
     ),
     systems={
         "VPO → VDPO / VIPO (votes)": Part(claims=("v?po-has-less-regret-than-*",)),
