@@ -65,7 +65,7 @@ EXPERIMENT = ARMS.experiment(
     budget=f"{FRESH.steps} steps",
     margins={"final accuracy and entropy": MARGIN, "mean accuracy along training": LESS},
     figure=strips("accuracy: final accuracy", "Shows final accuracy on 16-digit sums at settings chosen on "
-        "32 pilots, HölderPO's on 128: GRPO, R²VPO, BAPO and HölderPO with an annealed or a fixed exponent on "
+        "32 pilots, HölderPO's on 128: GRPO, R²VPO, BAPO and HölderPO with an annealed or fixed exponent on "
         "data 64 steps old; GRPO and R²VPO with several passes over fresh batches."),
     systems={
         "R²VPO": Part(claims=("*-r2vpo-*",)),
