@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pandas as pd
 
-from analysis.experiments.rewards.role_training import ROLES, SAME, SEEDS, SOURCE
+from analysis.experiments.rewards.role_training import ROLES, SAME, SOURCE
 from analysis.lab import Experiment, Frame, Seeds, ask, of_seeds, strips
 from analysis.worlds.edited_training import Arm, sweep
 
-LATER, HOT, CLIFF, OFTEN = 400_000, (3e-3, 4.2e-3, 5.6e-3, 7.5e-3), 0.1, 0.05
-"""Offset of seeds past those of earlier tables; rates of both arms; a cliff, and the least share of runs that
+SEEDS, LATER, HOT, CLIFF, OFTEN = 64, 400_000, (3e-3, 4.2e-3, 5.6e-3, 7.5e-3), 0.1, 0.05
+"""Seeds of a run, and their offset past those of earlier tables; rates of both arms; a cliff, and the least share of runs that
 end with one."""
 
 

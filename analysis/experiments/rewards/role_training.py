@@ -21,7 +21,7 @@ ROLES = Family(
     },
     by="best",
 )
-SEEDS, LATER, SAME = 64, 100_000, 0.02
+SEEDS, LATER, SAME = 256, 500_000, 0.02
 """Seeds of a run, offset past those of earlier tables; accuracy by which a peak, or a fall from it, counts
 as larger."""
 SOURCE = "Multi-agent RL for LLM workflows (2026): isolated roles peak higher, with more terminal cliffs"
