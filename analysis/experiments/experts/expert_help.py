@@ -76,8 +76,10 @@ OTHER = "other style: "
 """Prefix of arms beside the expert that writes complements."""
 IN_ORDER = "sorted: "
 """Prefix of arms that sort ten digits, where base models differ less in what they can learn."""
-SLOWER, HOT, RIVALS = (5.6e-4, 1e-3, 1.8e-3), (5.6e-3, 1e-2, 1.8e-2), 32
-"""First rates of slower and of hotter arms; pilots of two rivals, as a third of their runs fails."""
+SLOWER, HOT, RATES = (5.6e-4, 1e-3, 1.8e-3), (5.6e-3, 1e-2, 1.8e-2), (3e-3, 5.6e-3, 1e-2)
+"""First rates of slower and of hotter arms, and of those that are tuned by `well`."""
+well = partial(Way, rates=RATES, pilots=32)
+"""Arms of which a third of the runs fails, so that few pilots mislead."""
 
 
 def _guided(start: Run, guide: str, knob: str = "count", **fields: Any) -> Callable[[float], Run]:
@@ -93,15 +95,15 @@ WEIGHTS = (0.03, 0.1, 0.3, 0.6, 0.9)
 LOWER = (0.003, 0.01, *WEIGHTS)
 slower_way = partial(Way, rates=SLOWER)
 WAYS: Mapping[str, Way] = {
-    "grpo": Way(with_recipe(OWN, "grpo"), pilots=RIVALS),
+    "grpo": well(with_recipe(OWN, "grpo")),
     "sft": Way(with_recipe(TAUGHT, "sft")),
-    "sft, then grpo": Way(with_recipe(TAUGHT, "sft_then_grpo", "step"), STEPS, rates=HOT, pilots=RIVALS),
+    "sft, then grpo": well(with_recipe(TAUGHT, "sft_then_grpo", "step"), STEPS, rates=HOT),
     "anchors": Way(_guided(TAUGHT, "rescue"), COUNTS, True),
-    "dypo": Way(GATED, (0.05, 0.1, 0.25, 0.5, 0.8), change=lambda *_: aligned),
-    "dgrpo": Way(with_recipe(TAUGHT, "dgrpo", "coefficient"), (0.01, 0.03, 0.1, 0.3, 1)),
-    "rubrics": Way(_guided(TAUGHT, "rescue", "most", verifier="steps"), (0, 0.25, 0.5, 0.75, 0.99), True),
-    "retries": Way(lambda _: replace(OWN, prefix="retry")),
-    "amplified retries": Way(with_recipe(OWN, "r3l", "alpha", prefix="retry"), (1, 1.5, 3, 6, 12)),
+    "dypo": well(GATED, (0.05, 0.1, 0.25, 0.5, 0.8), change=lambda *_: aligned),
+    "dgrpo": well(with_recipe(TAUGHT, "dgrpo", "coefficient"), (0.01, 0.03, 0.1, 0.3, 1)),
+    "rubrics": well(_guided(TAUGHT, "rescue", "most", verifier="steps"), (0, 0.25, 0.5, 0.75, 0.99), True),
+    "retries": well(lambda _: replace(OWN, prefix="retry")),
+    "amplified retries": well(with_recipe(OWN, "r3l", "alpha", prefix="retry"), (1, 1.5, 3, 6, 12)),
     f"{OTHER}grpo": Way(with_recipe(STYLED, "grpo")),
     f"{OTHER}sft": Way(with_recipe(STYLED, "sft")),
     f"{OTHER}sft, then grpo": Way(with_recipe(STYLED, "sft_then_grpo", "step"), STEPS),
