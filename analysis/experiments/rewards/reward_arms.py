@@ -182,7 +182,7 @@ def _pairs(run: Run = PROXY) -> Callable[[float], Arm]:
     return lambda beta: Arm(replace(run, recipe="p3o"), _charged(beta))
 
 
-longer_way = partial(Way, ladder=FINER, rates=SLOWER, pilots=32)
+longer_way = partial(Way, ladder=FINER, rates=SLOWER[2:], pilots=16)
 WAYS: Mapping[str, Way] = {
     "ppo-max": Way(held(), FINER, pilots=32),
     "mended, ppo-max": Way(
