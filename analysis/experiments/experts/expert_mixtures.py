@@ -1,21 +1,19 @@
 """CHORD's mixture beside an expert on sums that GRPO alone often fails to learn, every arm tuned."""
 
-from dataclasses import replace
-
-from analysis.experiments.experts.expert_help import CHORD, MORE, TAUGHT, WAYS
+from analysis.experiments.experts.expert_help import CHORD, MORE, TAUGHT, WAYS, well
 from analysis.lab import Part, asks, strips
-from analysis.worlds.tuned_training import Family, Way, with_recipe
+from analysis.worlds.tuned_training import Family, with_recipe
 
-SEEDS, FEWER, LATER, TRIED = 384, 64, 130_000, 8
-"""Seeds of a run of OPEN, and of the other arms; offset past those of other tables; pilots."""
+SEEDS, FEWER, LATER = 384, 192, 130_000
+"""Seeds of a run of OPEN, and of the other arms; offset past those of other tables."""
 OPEN = ("sft, then grpo", "chord-phi")
 """Arms of the claim that 64 + 64 seeds left open."""
 WEIGHTS = (0.015, 0.03, 0.06, 0.12, 0.25, 0.5, 0.9)
 MIXTURES = Family(
     {
-        **{name: replace(WAYS[name], pilots=TRIED) for name in ("grpo", "sft", "sft, then grpo")},
-        "fixed": Way(with_recipe(TAUGHT, "chord", "peak+valley"), WEIGHTS, pilots=TRIED),
-        "chord-phi": Way(with_recipe(TAUGHT, "chord", "peak+valley", ("phi", "on")), WEIGHTS, pilots=TRIED),
+        **{name: WAYS[name] for name in ("grpo", "sft", "sft, then grpo")},
+        "fixed": well(with_recipe(TAUGHT, "chord", "peak+valley"), WEIGHTS),
+        "chord-phi": well(with_recipe(TAUGHT, "chord", "peak+valley", ("phi", "on")), WEIGHTS),
     }
 )
 
