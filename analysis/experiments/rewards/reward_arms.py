@@ -208,7 +208,7 @@ WAYS: Mapping[str, Way] = {
 REWARDED = Family(WAYS)
 
 
-SEEDS, SOME, MORE, LITTLE = 256, 160, 0.02, 0.05
+SEEDS, SOME, MORE, LITTLE = 256, 320, 0.02, 0.05
 """Seeds of a run, and of most arms; margins of accuracy gained and lost. Margins were set before the
 table."""
 OTHERS = (
