@@ -159,7 +159,7 @@ EXPERIMENT = EXPERTS.experiment(
         ),
         "RGR-GRPO": Part(
             "graded rewards and the expert in failing groups; no rubrics in words; the gain over GRPO comes "
-            "from failed runs, 15 % below 0.1 against 31 %: the median over seeds gains 0",
+            "from failed runs, 12 % below 0.1 against 19 %: the median over seeds gains 0.005",
             ("rubrics-*",),
         ),
         "TempSamp-R1": Part("GRPO ends at .92, which leaves little to gain", ("bent-*",)),
@@ -170,8 +170,8 @@ EXPERIMENT = EXPERTS.experiment(
         ),
         "SOPHIA": Part(claims=("splices-end-above-imitation-and-grpo",)),
         "R³L": Part(
-            "retries from the checker's first error, without reflection in words; 20 % of runs end below "
-            "0.1 (GRPO: 31 %, at a rate of four pilots); the median over seeds gains 0.04",
+            "retries from the checker's first error, without reflection in words; 15 % of runs end below "
+            "0.1 (GRPO: 19 %); the median over seeds gains 0.04",
             ("amplif*",),
         ),
         "dGRPO (long-context)": Part(
