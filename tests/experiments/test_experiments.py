@@ -276,7 +276,10 @@ def test_run_judges_the_claims_on_the_table_that_it_makes(capsys, only_example, 
 
 def test_an_area_has_a_page_with_every_claim_effect_first():
     area = next(iter(EXPERIMENTS.areas()))
-    text = experiment_page.pages(by_claim())[f"experiments/{area}.md"]
+    pages = experiment_page.pages(by_claim())
+    text, whole = pages[f"experiments/{area}.md"], pages["experiments/index.md"]
+    rows = [line.count("|") for line in whole.partition("| claim | verdict |")[2].split("\n") if "|" in line]
+    assert set(rows[1:]) == {rows[0] + 3}
     for name in EXPERIMENTS.areas()[area]:
         for claim in EXPERIMENTS[name].claims:
             assert f"`{claim}` | " in text

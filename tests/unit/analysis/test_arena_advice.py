@@ -191,11 +191,15 @@ def test_one_setting_for_all_is_chosen_among_those_tried_everywhere():
 
 def test_the_page_has_blocks_that_its_script_can_filter(tmp_path):
     (tmp_path / "assets").mkdir()
+    old = frame().query("lag == 64 and task == 'sorted'").assign(lag=32)
+    unranked = frame().query("lag == 64 and task == 'easy'").assign(lag=16)
+    assert list(page.pictures(pd.concat([frame(), old, unranked]))) == [32, 64]
     stale = tmp_path / "assets" / "arena-400.svg"
     stale.write_text("of a lag that is gone")
     page.write(frame(), tmp_path / "arena.md")
     text = (tmp_path / "arena.md").read_text()
     assert not stale.exists()
+    assert "\n## Gains at lag 64\n" in text
     assert "](assets/arena-64.svg)" in text
     svg = (tmp_path / "assets" / "arena-64.svg").read_text()
     assert "sorted" in svg

@@ -19,8 +19,9 @@ from testbed.config.pack import LARGEST, pack_id, restore
 from testbed.config.run import Run, grid
 from testbed.errors import UserError
 from testbed.execution import threads, worker
-from testbed.execution.executors import Local
+from testbed.execution.executors import Inline, Local
 from testbed.execution.packs import STACKED, Shard, plan
+from testbed.execution.preflight import prepare
 from testbed.execution.ray_executor import LOOPBACK, Ray
 from testbed.execution.runner import run_sweep
 from testbed.execution.worker import order
@@ -91,6 +92,26 @@ def test_workers_that_cannot_start_are_one_error_not_a_failure_per_pack(tmp_path
     monkeypatch.setattr("testbed.execution.executors.START", "raise SystemExit('no interpreter here')")
     with pytest.raises(UserError, match=r"Workers die before they start:\nno interpreter here"):
         run_sweep(cells(3), tmp_path / "s", workers=1, function="support.fake_training:train")
+
+
+def test_an_executor_elsewhere_brings_its_function_and_is_reached_before_anything_is_written(
+    tmp_path, monkeypatch
+):
+    seen = []
+
+    class Elsewhere(Inline):
+        here = False
+
+        def open(self):
+            seen.append((tmp_path / "s").exists())
+
+    def noted(*given, trains, here, **named):
+        seen.append((trains, here))
+        return prepare(*given, trains=trains, here=here, **named)
+
+    monkeypatch.setattr("testbed.execution.runner.prepare", noted)
+    status = run_sweep(cells(1), tmp_path / "s", executor=Elsewhere("support.fake_training:train"))
+    assert (seen, status.done) == ([(False, False), False], 1)
 
 
 def test_a_worker_with_other_code_than_the_sweep_refuses(tmp_path, monkeypatch):

@@ -10,6 +10,7 @@ from support.mismatch_setting import SEEDS, TABLE, TASK, WITH_END, drawn, toy, t
 from support.refusals import refuses
 from torch import Tensor
 
+from envs.catalog import token_task
 from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.mismatch import Draw, SamplerEngine, compose, engine
@@ -219,6 +220,22 @@ def test_what_no_forward_pass_can_do_is_said():
         engine("stale-kv").forward(policy, Draw(SEEDS, past_RP=theta[:1])).sample(
             theta, prompt, GROUP, uniform
         )
+    kept = engine("stale-kv").forward(policy, Draw(SEEDS, past_RP=theta))
+    for name in ("entropy", "score_norm", "log_distribution"):
+        refuses("that of every token over its cache", getattr(kept, name), theta, prompt)
+    for name in ("sample_in_flight", "logp_in_flight"):
+        refuses("a cache that can change twice", getattr(kept, name), theta, prompt)
+    short = exact(token_task("length", {"digits": 1, "modulus": 3, "limit": 3}))
+    refuses(
+        "needs prompts of two tokens or more",
+        sampled,
+        short,
+        engine("stale-kv"),
+        short.task,
+        toy_weights(short),
+    )
+    refuses("age is 0", engine, "stale-kv", age=0)
+    refuses("this one is TabularPolicy", engine("stale-kv").forward, TABLE, Draw(SEEDS))
     for name in ("stale-kv", "fp8-activations"):
         with pytest.raises(UserError, match="needs a transformer, policy 'toy'; this one is TabularPolicy"):
             Behavior(TABLE, engine(name), SEEDS)

@@ -136,8 +136,10 @@ def test_what_ranks_write_and_read_is_what_one_process_does(policy, rollout, ran
         told = [
             f(theta_RP, prompt_RNQ, token_RBT, batch.mask_BT) for f in (policy.entropy, policy.score_norm)
         ]
-        law = policy.sample(theta_RP, prompt_RNQ, GROUP, uniform_RBT, distribution=lambda logp, t: logp)
-        return [*drawn, *flying, read, *told, *law]
+        cold = {"distribution": lambda logp, t: (2 * logp).log_softmax(-1)}
+        law = policy.sample(theta_RP, prompt_RNQ, GROUP, uniform_RBT, **cold)
+        both = policy.sample_in_flight(versions_RWP, version_RBT, prompt_RNQ, GROUP, uniform_RBT, **cold)
+        return [*drawn, *flying, read, *told, *law, *both]
 
     expected = ask(policy)
     for answers in Threads(ranks).run(policy, ask):

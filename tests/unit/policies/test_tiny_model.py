@@ -8,6 +8,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 import json
+import re
 import shutil
 import sys
 import types
@@ -317,6 +318,14 @@ def test_problems_are_distinct_and_their_answers_right(tmp_path):
         a, b = (int(word) for word in question.removeprefix("What is ").rstrip("?").split(" times "))
         assert int(each["answer"]) == a * b
         assert [said["role"] for said in each["prompt"]] == ["system", "user", "assistant", "user"]
+    for family, law in (
+        ("larger", lambda a, b: max(int(a), int(b))), ("sum", lambda a, b: int(a) + int(b)),
+        ("letters", str.count),
+        ("count", lambda a, b: ", ".join(map(str, range(int(a), int(b) + 1)))),
+    ):  # fmt: skip
+        for each in problems(family, 40):
+            asked = re.findall(r"\d+|\b[a-e]+(?=\?|\b are)", each["prompt"][-1]["content"])
+            assert each["answer"] == str(law(*asked[::-1] if family == "letters" else asked))
     assert problems("larger", 20) == problems("larger", 20) != problems("larger", 20, seed=1)
     plain = problems("sum", 1, chat=False)[0]["prompt"]
     assert plain.startswith("What is 2 plus 2? 4.\nWhat is ")

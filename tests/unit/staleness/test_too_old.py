@@ -25,7 +25,7 @@ from testbed.errors import UserError
 from testbed.execution.packs import plan
 from testbed.execution.preflight import check_arguments
 from testbed.recipes import recipe
-from testbed.staleness import build_source, plan_for
+from testbed.staleness import build_source, by_age, plan_for
 from testbed.staleness.by_age import ByAge, Discarding
 from testbed.staleness.schedule_plan import Generated
 from testbed.staleness.too_old import drop, truncate
@@ -249,9 +249,13 @@ def test_recipes_that_replace_a_share_of_every_batch_need_whole_batches(name):
     check_arguments([dataclasses.replace(run, too_old="wait")])
 
 
-def test_discarding_all_there_is_ends_with_a_message():
+def test_discarding_all_there_is_ends_with_a_message(monkeypatch):
     always_five = Discarding(lambda *_: np.array([5]), 2, SMALL)
     refuses("'exact' gave 10000 batches without a sample of age_limit = 2", always_five, 0, 9)
+    monkeypatch.setattr(by_age, "MOST_SKIPPED", 2)
+    for stream, enough in ([[5, 5], [1, 2]], True), ([[5, 5], [1, 5], [2, 2]], False):
+        late = Discarding(lambda _, step, s=stream: np.array(s[step]), 2, SMALL, kept={0: [None] * 3})
+        assert late(0, 3).tolist() == [1, 2] if enough else refuses("gave 2 batches", late, 0, 3)
 
 
 @every_rule
