@@ -221,7 +221,9 @@ def test_a_behavior_policy_that_cannot_take_the_targets_token_is_an_error_naming
      lambda t: t.simulate(np.ones((1, 4, 3)) / 3, [[0]], 1, [0, 1], 0),
      lambda t: t.simulate(np.ones((1, 4, 3)) / 3, [[0]], 0, [0], 0), lambda t: TokenTree(t.task, prompts=4),
      lambda t: TokenTree(t.task, prompts=[[0, 1]]),
-     lambda t: TokenTree(token_task("running-sum", {}), prompts=1)],
+     lambda t: TokenTree(token_task("running-sum", {}), prompts=1),
+     lambda t: t.simulate(np.ones((1, 1, 4, 3)) / 3, [[0]], 1, [0], 0),
+     lambda t: t.simulate_versions(np.ones((1, 4, 3)) / 3, [[[0]]], [[0]], 1, [0], 0)],
 )  # fmt: skip
 def test_wrong_input_is_answered_with_what_was_expected(call):
     refuses(".", call, TokenTree(Table(3, 2, None, seed=0), prompts=[[0]]), error=ValueError)
