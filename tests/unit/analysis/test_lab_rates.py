@@ -6,6 +6,8 @@ import pandas as pd
 import pytest
 
 from analysis.sweeps import tuned_cells
+from analysis.sweeps.seeds_and_rates import Tuned
+from analysis.sweeps.tuning import tuning_seeds
 from analysis.tables.committed import Table
 from testbed.config.run import Run
 from testbed.errors import UserError
@@ -52,6 +54,17 @@ def test_arms_without_a_rate_in_common_are_tuned_too(monkeypatch):
     cells = [Run(recipe="sfpo", recipe_args=(("alpha", alpha), ("fast", 3))) for alpha in (0.8, 1.0)]
     found = tuned_cells.tuned(cells, "any", ("recipe", "recipe_args"), "area")
     assert [cell.learning_rate for cell in found] == [1e-3, 3e-3]
+
+
+def test_every_arm_is_tried_at_its_rates_on_tuning_seeds():
+    arms, seeds = [Run(lag=0), Run(lag=8)], tuning_seeds(3)
+    for rates, tried in (
+        ((1e-3, 3e-3), [(0, 1e-3), (0, 3e-3), (8, 1e-3), (8, 3e-3)]),
+        (lambda run: (run.lag + 1.0,), [(0, 1.0), (8, 9.0)]),
+    ):
+        found = Tuned(rates, pilots=3).tried(arms)
+        asked = [(lag, rate, seed) for lag, rate in tried for seed in seeds]
+        assert [(cell.lag, cell.learning_rate, cell.seed) for cell in found] == asked
 
 
 def test_an_arm_that_was_not_tuned_is_refused():

@@ -157,7 +157,9 @@ def test_responses_of_a_tree_are_units_too():
 def test_responses_of_one_token_are_units_too():
     tree = random_tree(2, 1, seed=1)
     mu, pi = random_policies(tree, 0.6, seed=2)
-    assert exact_moments("trajectory_is", response_units(tree, mu, pi), 1).mean == pytest.approx(tree.value(pi))
+    assert exact_moments("trajectory_is", response_units(tree, mu, pi), 1).mean == pytest.approx(
+        tree.value(pi)
+    )
 
 
 def test_samples_that_an_estimator_refuses_keep_their_probability_and_get_the_value_given():
