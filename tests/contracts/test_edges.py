@@ -369,8 +369,12 @@ def test_a_statistic_that_covers_just_the_level_is_taken():
     assert seed_intervals._order_statistic(5, 0.625) == (2, 0.625)
 
 
-def test_rows_of_seeds_keep_the_name_of_their_function():
-    assert replication.of_seeds("x", lone_asymre, 64).__name__ == "lone_asymre"
+def test_rows_of_seeds_keep_the_name_of_their_function_and_what_is_said_about_them():
+    def rows(seeds):
+        return pd.DataFrame({"seed": seeds})
+
+    made = replication.of_seeds("x", rows, 64, about={"a": 1})
+    assert (made.__name__, made().about) == ("rows", {"a": 1})
 
 
 def test_a_group_of_one_has_no_pair_and_no_loss():
