@@ -276,6 +276,7 @@ def test_an_entry_with_a_term_a_factor_and_an_advantage_is_a_number_and_its_word
 def test_the_aggregation_and_the_numbers_of_an_entry_are_found():
     held = evidence(token_mean)
     assert counting(held, CLIPPED) == ("token_mean",)
+    assert counting(evidence(ppo), CLIPPED) == ("token_sum", "constant", "sum_over_length")
     fit = best_aggregation(held, CLIPPED)
     assert (fit.reference.aggregation, fit.agree, fit.exact) == ("token_mean", 1.0, True)
     assert (fit.reference.factor, fit.cosine) == (pytest.approx(1.0), pytest.approx(1.0))

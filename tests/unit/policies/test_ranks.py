@@ -127,7 +127,7 @@ def test_what_ranks_write_and_read_is_what_one_process_does(policy, rollout, ran
     theta_RP, prompt_RNQ, token_RBT, batch = rollout
     uniform_RBT = np.random.default_rng(3).random((1, B, T))
     versions_RWP = torch.stack([theta_RP, theta_RP + 0.05], dim=1)
-    version_RBT = (torch.arange(T) >= 1).long().expand(1, 1, T)
+    version_RBT = (torch.arange(T) > torch.arange(B)[:, None] % T).long()[None]
 
     def ask(policy):
         drawn = policy.sample(theta_RP, prompt_RNQ, GROUP, uniform_RBT)
