@@ -220,22 +220,21 @@ def test_what_no_forward_pass_can_do_is_said():
         engine("stale-kv").forward(policy, Draw(SEEDS, past_RP=theta[:1])).sample(
             theta, prompt, GROUP, uniform
         )
+    for name in ("stale-kv", "fp8-activations"):
+        with pytest.raises(UserError, match="needs a transformer, policy 'toy'; this one is TabularPolicy"):
+            Behavior(TABLE, engine(name), SEEDS)
+
+
+def test_what_a_stale_cache_cannot_do_is_said():
+    policy = exact()
+    theta, (prompt, _) = toy_weights(policy), drawn(policy, TASK, GROUP)
     kept = engine("stale-kv").forward(policy, Draw(SEEDS, past_RP=theta))
     for name in ("entropy", "score_norm", "log_distribution"):
         refuses("that of every token over its cache", getattr(kept, name), theta, prompt)
     for name in ("sample_in_flight", "logp_in_flight"):
         refuses("a cache that can change twice", getattr(kept, name), theta, prompt)
     short = exact(token_task("length", {"digits": 1, "modulus": 3, "limit": 3}))
-    refuses(
-        "needs prompts of two tokens or more",
-        sampled,
-        short,
-        engine("stale-kv"),
-        short.task,
-        toy_weights(short),
-    )
+    stale = (short, engine("stale-kv"), short.task, toy_weights(short))
+    refuses("needs prompts of two tokens or more", sampled, *stale)
     refuses("age is 0", engine, "stale-kv", age=0)
     refuses("this one is TabularPolicy", engine("stale-kv").forward, TABLE, Draw(SEEDS))
-    for name in ("stale-kv", "fp8-activations"):
-        with pytest.raises(UserError, match="needs a transformer, policy 'toy'; this one is TabularPolicy"):
-            Behavior(TABLE, engine(name), SEEDS)

@@ -77,6 +77,8 @@ def test_prompts_are_the_filled_template_and_deterministic(tokenizer, sums):
         inside = prompt_Q != task.pad_token
         assert inside[np.argmax(inside) :].all()
     assert max(len(task.tokenizer(task.text(p)).input_ids) for p in prompt_NQ) < len("Q: 12 + 34 =\nA:")
+    ended = task.tokenizer.convert_ids_to_tokens(task.end_token)
+    assert task.text(*(x[0] for x in rows(task, "12"))) == f"12{ended}"
 
 
 @pytest.mark.parametrize(("begin", "specials"), [(False, 1), (True, 2)])
@@ -110,8 +112,6 @@ def test_score_is_that_of_the_decoded_text(tokenizer, sums):
     answer = sums.text(
         *(x[0] for x in sums.teacher(task._originals(prompt_NQ), np.random.default_rng(0), 0.0))
     )
-    ended = "".join(task.tokenizer.convert_ids_to_tokens([task.end_token]))
-    assert task.text(*(x[0] for x in rows(task, answer))) == answer + ended
     answer = answer.removesuffix("<end>")
     ended = {f"x{answer}": 0, "": 0, answer: 1, f" {answer}": 1, f"\n {answer} ": 1, f"{answer}\nand more": 1}
     ended |= {f"{answer}0": 0, f"{answer} or not": 0, f"{answer}<|endoftext|>": 0, "123456789": 0}

@@ -249,9 +249,12 @@ def test_recipes_that_replace_a_share_of_every_batch_need_whole_batches(name):
     check_arguments([dataclasses.replace(run, too_old="wait")])
 
 
-def test_discarding_all_there_is_ends_with_a_message(monkeypatch):
+def test_discarding_all_there_is_ends_with_a_message():
     always_five = Discarding(lambda *_: np.array([5]), 2, SMALL)
     refuses("'exact' gave 10000 batches without a sample of age_limit = 2", always_five, 0, 9)
+
+
+def test_as_many_batches_as_may_be_skipped_are(monkeypatch):
     monkeypatch.setattr(by_age, "MOST_SKIPPED", 2)
     for stream, enough in ([[5, 5], [1, 2]], True), ([[5, 5], [1, 5], [2, 2]], False):
         late = Discarding(lambda _, step, s=stream: np.array(s[step]), 2, SMALL, kept={0: [None] * 3})
