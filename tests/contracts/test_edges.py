@@ -183,6 +183,13 @@ def laws_of_two_prompts():
     return group.batches(bench, 2)[1].tolist()
 
 
+def features_as_logits():
+    """A model without a head of its own has a feature per token, here one more than the vocabulary."""
+    model = SimpleNamespace(task=SimpleNamespace(vocabulary=2), _wide=torch.float32, _scale=1.01)
+    feature_NH = torch.ones(1, 3, dtype=torch.bfloat16)
+    return hf_policy.HuggingFacePolicy._logits(model, feature_NH, SimpleNamespace(weight_VH=None))[0]
+
+
 def times_of_entropy():
     """Without a number of points there are 4,001 times."""
     path = lambda _, __, time_T: SimpleNamespace(time_T=[len(time_T)], entropy_T=[0])  # noqa: E731
@@ -218,6 +225,7 @@ EDGES = {
     "the largest cap": (lambda: seed_power.bet_seeds(1.0, Stop(256, 256)), 256),
     "sequences of the whole batch": (half_of_the_batch, 0.5),
     "logits are scaled in float32": (lambda: head_logits(ONE, ONE, None, 1.01)[0], [1.01]),
+    "features that are logits are scaled in float32": (features_as_logits, [1.01, 1.01]),
     "taper at the threshold": (tied_taper, [2.0, 1.0]),
     "no advantage": (kept_without_advantage, [False, True]),
     "unreached state": (unreached_state, [0.0, 1.0]),

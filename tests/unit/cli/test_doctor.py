@@ -1,6 +1,7 @@
 """testbed doctor: says what is wrong with a machine, and what to do about it."""
 
 import json
+import os
 import sys
 
 import pytest
@@ -66,4 +67,12 @@ def test_without_torch_the_other_checks_still_report(monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "torch", None)
     found = [*doctor.gpu(), *doctor.room(tmp_path)]
     assert [each.what for each in found] == ["torch loads", "write access", "disk"]
-    assert found[0].grade == "broken"
+    assert (found[0].grade, found[0].found) == ("broken", "import of torch halted; None in sys.modules")
+
+
+def test_threads_that_others_set_are_told_in_order(monkeypatch):
+    for name in [name for name in os.environ if name.endswith("_NUM_THREADS")]:
+        monkeypatch.delenv(name)
+    for name, given in {"OMP_NUM_THREADS": "8", "MKL_NUM_THREADS": "4", "X_NUM_THREADS": "1"}.items():
+        monkeypatch.setenv(name, given)
+    assert [*doctor.threads()][1].found == "MKL_NUM_THREADS=4, OMP_NUM_THREADS=8"

@@ -95,13 +95,11 @@ def test_a_file_that_is_missing_or_not_text_is_refused(tmp_path):
 
 
 def test_lines_are_found_past_multi_line_text_and_arrays():
-    text = (
-        '[run]\nmodel = """\nlag = 3\n"""\nlag = 4\n[grid]\nseed = [\n 0,\n 1,\n]\n"recipe_args".eps = [1]\n'
-    )
+    text = '[run]\ntask = """x"""\nmodel = """\nlag = 3\n"""\nlag = 4\n'
+    text += '[grid]\nseed = [\n 0,\n 1,\n]\n"recipe_args".eps = [1]\n'
     lines = line_numbers(text)
-    assert lines["run.lag"] == 5
-    assert lines["grid.seed"] == 7
-    assert lines["grid.recipe_args.eps"] == 11
+    named = ("run.task", "run.lag", "grid.seed", "grid.recipe_args.eps")
+    assert [lines[name] for name in named] == [2, 6, 8, 12]
 
 
 def test_words_override_fields_by_their_type():

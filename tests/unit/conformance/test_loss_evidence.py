@@ -23,6 +23,7 @@ from testbed.conformance.conformance_report import in_words, page
 from testbed.conformance.counterexample import Counterexample, failing, told, where_they_part
 from testbed.conformance.hyperparameter_search import (
     Fit,
+    _polished,
     _values,
     best_aggregation,
     counting,
@@ -281,6 +282,7 @@ def test_the_aggregation_and_the_numbers_of_an_entry_are_found():
     assert (fit.reference.aggregation, fit.agree, fit.exact) == ("token_mean", 1.0, True)
     assert (fit.reference.factor, fit.cosine) == (pytest.approx(1.0), pytest.approx(1.0))
     assert best_aggregation(held, CLIPPED, ("sequence_sum",)).agree < 0.9
+    assert _polished(held, fit, {"eps_low": 0.0, "eps_high": math.inf}, ["eps_low", "eps_high"], ()) is fit
     wide = gather(Binding(ppo, "mine", bind(ppo, "ppo").arguments, {"low": 0.31, "high": 0.45}))
     found = fitted(wide, CLIPPED, [0.45, 0.1, 0.31], {})
     assert dict(found.reference.hyper) == {"eps_low": 0.31, "eps_high": 0.45}

@@ -20,6 +20,7 @@ from testbed.execution.packs import plan
 from testbed.execution.preflight import prepare
 from testbed.execution.runner import run_sweep
 from testbed.policies.hf.model_folder import load_model, parameters_of
+from testbed.results.store import Store
 from testbed.staleness import build_source, schedule
 from testbed.worlds.build_world import build_world, policy_size
 
@@ -197,6 +198,14 @@ def test_a_pack_that_is_done_needs_no_memory_any_more(tmp_path, monkeypatch):
     monkeypatch.setattr("testbed.staleness.storage.available", lambda _: 10)
     assert run_sweep([BANDIT], tmp_path / "s", workers=0).done == 1
     refuses("cannot fit", run_sweep, [BANDIT], tmp_path / "other", workers=0)
+
+
+def test_a_pack_is_done_once_it_has_a_result_and_not_when_it_is_planned(tmp_path):
+    packs = plan([BANDIT])
+    Store.start(tmp_path / "s", packs, False).close()
+    assert [memory.done_in(folder) for folder in (None, tmp_path / "none", tmp_path / "s")] == [set()] * 3
+    assert run_sweep([BANDIT], tmp_path / "s", workers=0).done == 1
+    assert memory.done_in(tmp_path / "s") == {packs[0].id}
 
 
 @pytest.mark.parametrize("name", ["qwen3, tied", "gpt2"])

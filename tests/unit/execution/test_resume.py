@@ -13,7 +13,7 @@ from testbed.config.run import Run
 from testbed.errors import UserError
 from testbed.execution.packs import plan
 from testbed.execution.progress import Progress
-from testbed.execution.runner import run_sweep
+from testbed.execution.runner import PERIOD, _checkpoints_in, run_sweep
 from testbed.results.checkpoint_files import CHECKPOINT, EVERY
 from testbed.results.parquet import encode
 from testbed.results.store import Failure, Store, read, status
@@ -152,4 +152,6 @@ def test_a_run_leaves_the_variables_of_checkpoints_as_they_were(tmp_path, monkey
         monkeypatch.delenv(CHECKPOINT, raising=False)
         monkeypatch.setenv(EVERY, before) if before else monkeypatch.delenv(EVERY)
         run_sweep(cells(1), tmp_path / str(before), workers=0, function=TRAIN)
+        with _checkpoints_in(tmp_path / "c"):
+            assert (os.environ[EVERY], os.environ[CHECKPOINT]) == (before or PERIOD, str(tmp_path / "c"))
         assert (os.environ.get(EVERY), os.environ.get(CHECKPOINT)) == (before, None)

@@ -101,6 +101,10 @@ def test_clip_edges_are_found_between_grid_points(name, adv, edges):
     assert jump[np.diff(curve.log_ratio) >= 1e-3].sum() == 0 or name != "reinforce"
 
 
+def test_a_slope_jumps_where_it_is_steep_beside_one_flat_neighbor():
+    assert atlas._jumps(np.arange(6.0), np.array([0.0, 0.0, 1.0, 2.0, 2.0, 2.0])).tolist() == [1, 2]
+
+
 @pytest.mark.parametrize("name", ["ppo_clip", "importance_reinforce", "m2po", "minpro"])
 def test_points_left_out_are_on_the_lines_between_those_kept(name):
     for index, curve in enumerate(atlas.curves(name)):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from support.sampled_logs import sampled
 
+from testbed.logs import sanity_checks
 from testbed.logs.record import Log, LoggedSequence
 from testbed.logs.sanity_checks import (
     SPREADS,
@@ -97,6 +98,12 @@ def test_numbers_of_sixteen_bits_are_told_with_the_noise_of_their_steps():
         single, [*half, *single], [half[0], -70_001.0], [*both, -0.1], [half[0], -1e-9], [half[0], -65504.0],
     )  # fmt: skip
     assert [_rounding(np.array(values * 50), "log mu") for values in odd] == [[]] * 6
+
+
+def test_rounded_numbers_of_both_policies_are_told_by_their_names(monkeypatch):
+    monkeypatch.setattr(sanity_checks, "_rounding", lambda values, label: [f"{label} {values.tolist()}"])
+    notes = sanity_checks._notes(Log("made", (of([1, 0, 1], [-1.0, -2.0, -3.0], [-4.0, -5.0, -6.0]),)))
+    assert {"log mu [-1.0, -3.0]", "log pi [-4.0, -6.0]"} <= set(notes)
 
 
 def test_a_spread_is_a_temperature_at_age_0_and_may_be_staleness_elsewhere():

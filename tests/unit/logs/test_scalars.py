@@ -213,11 +213,11 @@ def test_entries_become_rows_by_step_with_the_best_key_of_each_metric():
 
 
 def test_keys_are_ranked_ours_first_then_equal_then_different_numbers():
-    known = {"a/b": Name("m"), "kl": Name("n", "differs")}
+    known = {"a/b": Name("m"), "kl": Name("n", "differs"), "c.d/e": Name("o")}
     for key, wanted in (
         ("testbed/kl", (0, Name("rollout_corr/kl_mu_pi_k3"))),
         ("testbed.kl", (0, Name("rollout_corr/kl_mu_pi_k3"))), ("testbed/x/y", (0, Name("x/y"))),
-        ("a/b", (1, Name("m"))), ("a.b", (1, Name("m"))), ("kl", (2, known["kl"])),
+        ("c.d/e", (1, Name("o"))), ("a/b", (1, Name("m"))), ("a.b", (1, Name("m"))), ("kl", (2, known["kl"])),
         ("rollout_corr/ess_floor", (1, Name("rollout_corr/ess_floor"))), ("rollout_corr/nosuch", None),
         ("loss", None), ("token_mult_prob_error", (1, Name("token_mult_prob_error"))),
         ("actor/entropy", None), ("a/b.c", None), ("train/kl", (2, known["kl"])), ("train/x", None),

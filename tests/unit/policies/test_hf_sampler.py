@@ -274,6 +274,10 @@ def test_what_is_read_back_ends_with_its_mask_alone(policy, versions):
     every_RBT = torch.ones_like(token_RBT, dtype=torch.bool)
     read_RBT = policy.logp_in_flight(versions, courses() * 0, prompts(), token_RBT, every_RBT)
     torch.testing.assert_close(read_RBT, policy.logp(versions[:, 0], prompts(), token_RBT, every_RBT), **NEAR)
+    first_RBT = torch.cat([every_RBT & (torch.arange(T) < 1), every_RBT])  # a replica ends before another
+    both = (versions.expand(2, -1, -1), courses().expand(2, -1, -1) * 0, prompts().expand(2, -1, -1))
+    read_RBT = policy.logp_in_flight(*both, token_RBT.expand(2, -1, -1), first_RBT)
+    assert (read_RBT != 0).tolist() == first_RBT.tolist()
 
 
 def test_a_token_of_chance_one_in_a_billion_has_its_share_of_the_uniforms():

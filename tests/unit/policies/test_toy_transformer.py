@@ -100,6 +100,10 @@ def test_entropy_is_that_of_the_plain_laws():
     expected = torch.where(mask, -(laws.exp() * laws).sum(-1), 0.0)
     entropy = policy.entropy(theta, prompt, token, mask).double()
     torch.testing.assert_close(entropy, expected, atol=2e-6, rtol=0)
+    one = torch.nn.functional.one_hot(token, laws.shape[-1])
+    norms = torch.where(mask, (one - laws.exp()).square().sum(-1), 0.0)
+    found = policy.score_norm(theta, prompt, token, mask).double()
+    torch.testing.assert_close(found, norms, atol=2e-6, rtol=0)
 
 
 @pytest.mark.slow

@@ -8,6 +8,7 @@ import pytest
 from support.refusals import refuses
 
 from testbed.errors import UserError
+from testbed.testing import assertions
 from testbed.testing.assertions import Undecided, assert_coverage, assert_variance_below, min_num_intervals
 from testbed.testing.draws import CHUNK, Stream, check_bounds, generator
 from testbed.testing.e_process import SHARES, EProcess, SequentialMean, SequentialSide
@@ -180,6 +181,15 @@ class Third:
 
     def add(self, x_N):
         self.n, self.verdict = min(self.n + x_N.size, 3), "bad" if self.n + x_N.size >= 3 else None
+
+
+def test_a_test_of_a_mean_takes_up_to_four_times_the_draws_of_a_fixed_one(monkeypatch):
+    asked = []
+    monkeypatch.setattr(assertions, "watch", lambda *_, most, **__: asked.append(most) or (0.0, ""))
+    call = {"bounds": (-1.0, 1.0), "discrepancy": 0.5, **RATES}
+    for most in (None, 7):
+        assertions.assert_unbiased(np.zeros(9), 0.0, sequential=True, max_samples=most, **call)
+    assert asked == [4 * assertions.min_num_samples(**{**call, "discrepancy": 0.5}), 7]
 
 
 def test_the_mean_is_that_of_the_draws_that_were_looked_at():

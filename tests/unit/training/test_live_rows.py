@@ -196,7 +196,7 @@ def test_loggers_hear_every_number_of_every_row(monkeypatch, tmp_path):
     assert wandb.finished
     assert writer.scalars == [(name, x, step) for step, row in wandb.rows for name, x in row.items()]
     assert (wandb.given["project"], wandb.given["name"]) == ("staleness", cell_id(RUN))
-    assert wandb.given["config"]["lag"] == 1
+    assert (wandb.given["config"]["lag"], wandb.given["config"]["recipe_args"]) == (1, {})
     assert [step for step, _ in wandb.rows] == [0, 2, 4]
     assert wandb.rows[1][1]["live/tokens_per_second"] > 0
     for name in ("actor/grad_norm", "reward/mean", "rollout_corr/ess_kish_sequence_raw"):
