@@ -104,6 +104,11 @@ def lone_asymre():
     return asymre(Signals(reward_B=torch.tensor([3.0]), group_B=torch.tensor([0])), shift=-0.25)
 
 
+def lone_pair():
+    logp, batch = of(1.0, (1.5,))
+    return p3o._joint(logp.sum(-1), batch, 0.2)[0]
+
+
 def unused_passes():
     return compose("verl", ["ppo_epochs=3"]).unused
 
@@ -226,6 +231,9 @@ EDGES = {
     "sequences of the whole batch": (half_of_the_batch, 0.5),
     "logits are scaled in float32": (lambda: head_logits(ONE, ONE, None, 1.01)[0], [1.01]),
     "features that are logits are scaled in float32": (features_as_logits, [1.01, 1.01]),
+    "a statistic covers just the level": (lambda: seed_intervals._order_statistic(5, 0.625), (2, 0.625)),
+    "terms at their bounds": (lambda: intervals._bounded([0.0, 1.0], 0.0, 1.0).tolist(), [0.0, 1.0]),
+    "a group of one has no pair": (lone_pair, [0.0]),
     "taper at the threshold": (tied_taper, [2.0, 1.0]),
     "no advantage": (kept_without_advantage, [False, True]),
     "unreached state": (unreached_state, [0.0, 1.0]),
@@ -373,10 +381,6 @@ def test_greedy_answers_never_ask_an_outside_engine(monkeypatch):
     assert all(torch.equal(each, zeros) for each in drawn)
 
 
-def test_a_statistic_that_covers_just_the_level_is_taken():
-    assert seed_intervals._order_statistic(5, 0.625) == (2, 0.625)
-
-
 def test_rows_of_seeds_keep_the_name_of_their_function_and_what_is_said_about_them():
     def rows(seeds):
         return pd.DataFrame({"seed": seeds})
@@ -385,18 +389,9 @@ def test_rows_of_seeds_keep_the_name_of_their_function_and_what_is_said_about_th
     assert (made.__name__, made().about) == ("rows", {"a": 1})
 
 
-def test_a_group_of_one_has_no_pair_and_no_loss():
-    logp, batch = of(1.0, (1.5,))
-    assert p3o._joint(logp.sum(-1), batch, 0.2).tolist() == [[0.0]]
-
-
 def test_a_cache_does_not_shrink_and_a_class_has_no_weights():
     assert growing_cache._widened(torch.ones(1, 1, 3, 2), 2).shape[-2] == 3
     assert LoggedEpisodes.log_rho_NT is None
-
-
-def test_terms_at_their_bounds_are_within_them():
-    assert intervals._bounded([0.0, 1.0], 0.0, 1.0).tolist() == [0.0, 1.0]
 
 
 def test_a_list_is_no_record_and_no_age_of_offline_data_is_shortest(tmp_path):
