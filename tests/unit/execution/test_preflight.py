@@ -20,7 +20,6 @@ from testbed.execution.packs import plan
 from testbed.execution.preflight import prepare
 from testbed.execution.runner import run_sweep
 from testbed.policies.hf.model_folder import load_model, parameters_of
-from testbed.results.store import Store
 from testbed.staleness import build_source, schedule
 from testbed.worlds.build_world import build_world, policy_size
 
@@ -201,11 +200,11 @@ def test_a_pack_that_is_done_needs_no_memory_any_more(tmp_path, monkeypatch):
 
 
 def test_a_pack_is_done_once_it_has_a_result_and_not_when_it_is_planned(tmp_path):
-    packs = plan([BANDIT])
-    Store.start(tmp_path / "s", packs, False).close()
+    function = "support.fake_training:troubled"
+    assert run_sweep([BANDIT], tmp_path / "s", workers=0, function=function).failed == 1
     assert [memory.done_in(folder) for folder in (None, tmp_path / "none", tmp_path / "s")] == [set()] * 3
     assert run_sweep([BANDIT], tmp_path / "s", workers=0).done == 1
-    assert memory.done_in(tmp_path / "s") == {packs[0].id}
+    assert memory.done_in(tmp_path / "s") == {plan([BANDIT])[0].id}
 
 
 @pytest.mark.parametrize("name", ["qwen3, tied", "gpt2"])
