@@ -189,7 +189,6 @@ def laws_of_two_prompts():
 
 
 def features_as_logits():
-    """A model without a head of its own has a feature per token, here one more than the vocabulary."""
     model = SimpleNamespace(task=SimpleNamespace(vocabulary=2), _wide=torch.float32, _scale=1.01)
     feature_NH = torch.ones(1, 3, dtype=torch.bfloat16)
     return hf_policy.HuggingFacePolicy._logits(model, feature_NH, SimpleNamespace(weight_VH=None))[0]
@@ -382,11 +381,9 @@ def test_greedy_answers_never_ask_an_outside_engine(monkeypatch):
 
 
 def test_rows_of_seeds_keep_the_name_of_their_function_and_what_is_said_about_them():
-    def rows(seeds):
-        return pd.DataFrame({"seed": seeds})
-
-    made = replication.of_seeds("x", rows, 64, about={"a": 1})
-    assert (made.__name__, made().about) == ("rows", {"a": 1})
+    with patch.object(replication, "repeated", lambda *_: pd.DataFrame({"x": [1]})):
+        made = replication.of_seeds("x", lone_asymre, 64, about={"a": 1})
+        assert (made.__name__, made().about) == ("lone_asymre", {"a": 1})
 
 
 def test_a_cache_does_not_shrink_and_a_class_has_no_weights():

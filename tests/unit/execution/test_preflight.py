@@ -200,8 +200,7 @@ def test_a_pack_that_is_done_needs_no_memory_any_more(tmp_path, monkeypatch):
 
 
 def test_a_pack_is_done_once_it_has_a_result_and_not_when_it_is_planned(tmp_path):
-    function = "support.fake_training:troubled"
-    assert run_sweep([BANDIT], tmp_path / "s", workers=0, function=function).failed == 1
+    assert run_sweep([BANDIT], tmp_path / "s", workers=0, function="support.fake_training:troubled").failed
     assert [memory.done_in(folder) for folder in (None, tmp_path / "none", tmp_path / "s")] == [set()] * 3
     assert run_sweep([BANDIT], tmp_path / "s", workers=0).done == 1
     assert memory.done_in(tmp_path / "s") == {plan([BANDIT])[0].id}
