@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import itertools
 import json
 import pickle
 import random
@@ -15,20 +16,14 @@ import pyarrow.parquet as pq
 import pytest
 import torch
 from support import tiny_models
+from support.broken_models import Hostile
+from support.refusals import refuses
 from support.small_store import PACKS, filled
 
 from testbed.errors import UserError
+from testbed.policies.hf.hf_policy import HuggingFacePolicy
+from testbed.policies.hf.text_task import task_for_model
 from testbed.results.store import Store, read
-
-
-class Hostile:
-    """A pickle of this makes a file when it is loaded."""
-
-    def __init__(self, marker: Path) -> None:
-        self.marker = marker
-
-    def __reduce__(self):
-        return open, (str(self.marker), "w")
 
 
 def payloads(marker: Path) -> dict[str, bytes]:
@@ -83,8 +78,6 @@ def good(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def refused_or_usable(folder: Path) -> bool:
     """Open a model folder; return whether it was refused."""
-    from testbed.policies.hf.hf_policy import HuggingFacePolicy
-
     try:
         HuggingFacePolicy(folder, tiny_models.Echo())
     except UserError:
@@ -112,24 +105,23 @@ def test_hostile_files_in_a_model_folder_are_refused_or_ignored(good, tmp_path, 
 
 
 def test_models_and_tokenizers_that_name_code_of_their_own_are_refused(good, tmp_path, campaign):
-    marker = tmp_path / "ran"
+    marker, task = tmp_path / "ran", tiny_models.Echo()
     source = f"open({str(marker)!r}, 'w').write('ran')\nfrom transformers import LlamaConfig as C\n"
-    tried = 0
-    for name in ("config.json", "tokenizer_config.json"):
-        for kind in ("AutoConfig", "AutoModelForCausalLM", "AutoTokenizer"):
-            for target in (
-                "modeling_hostile.C", ["modeling_hostile.C", None], "someone/else--modeling_hostile.C",
-            ):  # fmt: skip
-                folder = shutil.copytree(good, tmp_path / "model")
-                (folder / "modeling_hostile.py").write_text(source)
-                path = folder / name
-                content = json.loads(path.read_text()) if path.exists() else {}
-                path.write_text(json.dumps({**content, "auto_map": {kind: target}}))
-                assert refused_or_usable(folder), (name, kind, target)
-                shutil.rmtree(folder)
-                tried += 1
+    targets = "modeling_hostile.C", ["modeling_hostile.C", None], "someone/else--modeling_hostile.C"
+    kinds = "AutoConfig", "AutoModelForCausalLM", "AutoTokenizer"
+    files = ("config.json", {}), ("config.json", {"model_type": "hostile"}), ("tokenizer_config.json", {})
+    every = list(itertools.product(files, kinds, targets))
+    for (name, more), kind, target in every:
+        folder = shutil.copytree(good, tmp_path / "model")
+        (folder / "modeling_hostile.py").write_text(source)
+        path = folder / name
+        content = json.loads(path.read_text()) if path.exists() else {}
+        path.write_text(json.dumps({**content, **more, "auto_map": {kind: target}}))
+        refuses("'auto_map': the .* asks to run Python code", HuggingFacePolicy, folder, task)
+        refuses("auto_map", task_for_model, task, folder)
+        shutil.rmtree(folder)
     assert not marker.exists()
-    campaign.tried("auto_map in a configuration or a tokenizer", tried)
+    campaign.tried("auto_map in a configuration or a tokenizer", len(every))
 
 
 def header_of(content: bytes) -> tuple[dict, bytes]:

@@ -3,13 +3,10 @@
 import html
 import json
 import re
-import shutil
-import subprocess
 
-import pytest
+from support.browser import opened, with_browser
 from support.import_graph import ROOT
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 PAGE = (ROOT / "tests" / "support" / "filtered_tables.html").read_text()
 ALL = [[], ["grpo", "vcpo"], ["topr", "m2po"]]
 SHOWN = [
@@ -22,17 +19,12 @@ SHOWN = [
 ]
 
 
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: the script is not run")
+@with_browser
 def test_filters_heads_and_recipes_do_what_they_promise(tmp_path):
     page = PAGE.replace("SCRIPT", (ROOT / "docs" / "assets" / "tables.js").as_uri())
     (tmp_path / "page.html").write_text(page.replace("WANTED", json.dumps([wanted for wanted, *_ in SHOWN])))
-    flags = [
-        "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={tmp_path}/profile", "--dump-dom",
-    ]  # fmt: skip
-    done = subprocess.run(
-        [str(CHROMIUM), *flags, (tmp_path / "page.html").as_uri()], capture_output=True, text=True, timeout=60
-    )
-    found = json.loads(html.unescape(re.search(r"<pre>(.*?)</pre>", done.stdout, re.S)[1]))
+    dom, _ = opened((tmp_path / "page.html").as_uri(), tmp_path / "profile")
+    found = json.loads(html.unescape(re.search(r"<pre>(.*?)</pre>", dom, re.S)[1]))
     for wanted, rows, count in SHOWN:
         assert found[json.dumps(wanted, separators=(",", ":"))] == [rows, count], wanted
     assert found["options"] == [

@@ -19,14 +19,9 @@ from urllib.parse import unquote, urlsplit
 
 import pytest
 from filelock import FileLock
+from support.browser import CHROMIUM, FLAGS, opened, with_browser
 from support.import_graph import ROOT
 
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = [
-    "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
-    "--disable-background-networking", "--disable-component-update", "--disable-sync",
-]  # fmt: skip
-DUMP = ["--enable-logging=stderr", "--virtual-time-budget=4000", "--dump-dom"]
 DRIVER = shutil.which("chromedriver")
 OPENED = ("index.html", "arena.html", "howto/index.html", "architecture.html", "reference/testbed.data.html")
 WIDE = ("arena.html", "leaderboard.html", "experiments/lag.html", "experiments/index.html", "systems/18.html")
@@ -156,22 +151,15 @@ def served(site) -> Iterator[tuple[str, list[str]]]:
     server.server_close()
 
 
-def opened(url: str, scheme: str, profile: Path) -> tuple[str, list[str]]:
-    """Return a page as a browser has made it, and what its console says."""
-    flags = [*FLAGS, *DUMP, f"--blink-settings={scheme}", f"--user-data-dir={profile}"]
-    done = subprocess.run([str(CHROMIUM), *flags, url], capture_output=True, text=True, timeout=90)
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout, re.findall(r".*CONSOLE.*", done.stderr)
-
-
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: the site is not opened in a browser")
+@with_browser
 @pytest.mark.parametrize("wish", SCHEMES)
 def test_a_browser_opens_the_pages_in_the_readers_colors_without_an_error(site, served, tmp_path, wish):
     address, missing = served
     setting, scheme = SCHEMES[wish]
     for page in OPENED_BY[wish]:
-        dom, console = opened(f"{address}/{page}", setting, tmp_path / page.replace("/", "_"))
+        profile = tmp_path / page.replace("/", "_")
+        dom, console = opened(f"{address}/{page}", profile, f"--blink-settings={setting}")
         assert console == [], page
         assert f'data-md-color-scheme="{scheme}"' in re.search(r"<body[^>]*>", dom)[0], page
     assert missing == []

@@ -10,9 +10,10 @@ import numpy as np
 import pandas as pd
 import pytest
 from support import made_logs
+from support.browser import measured, with_browser
 from support.command_line import refused
 from support.log_mutations import metrics_jsonl
-from test_report import CHROMIUM, FLAGS, Parts
+from test_report import Parts
 
 from analysis.experiments.lag.phase_diagram import EARLY, SIGNS
 from analysis.logs.diagnosis import diagnose
@@ -121,25 +122,10 @@ def test_a_log_without_ratios_has_a_page_that_says_so_and_names_stay_text(tmp_pa
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: the page is not opened in a browser")
+@with_browser
 @pytest.mark.parametrize(("width", "scheme"), [(400, 1), (1400, 0)])
 def test_a_browser_shows_the_page_without_scrolling_sideways(text, tmp_path, width, scheme):
-    import subprocess
-
-    probe = (
-        "<script>addEventListener('load', () => { const d = document.documentElement;"
-        " d.dataset.over = d.scrollWidth - innerWidth; })</script></body>"
-    )
-    probed = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text).replace("</body>", probe)
-    (tmp_path / "page.html").write_text(probed)
-    command = [
-        *[str(CHROMIUM), *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900"],
-        *[f"--blink-settings=preferredColorScheme={scheme}", "--enable-logging=stderr"],
-        *["--virtual-time-budget=4000", "--dump-dom", f"file://{tmp_path}/page.html"],
-    ]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=90)
-    assert "CONSOLE" not in done.stderr
-    assert int(re.search(r'data-over="(-?\d+)"', done.stdout)[1]) <= 0
+    assert measured(text, tmp_path, width, scheme)[0] <= 0
 
 
 def call(*words):

@@ -28,13 +28,6 @@ def table(gain):
     return replication.repeated(rows, 8)
 
 
-def test_the_replication_has_seeds_of_its_own():
-    seeds = {run: set(part["seed"]) for run, part in table(lambda _: 1.0).groupby("run")}
-    assert set(seeds) == set(replication.RUNS)
-    assert len(seeds["first"]) == len(seeds["replication"]) == 8
-    assert not seeds["first"] & seeds["replication"]
-
-
 def test_two_runs_judged_as_one_share_no_unit():
     rows = pd.DataFrame({"run": ["first"] * 3 + ["replication"] * 3, "seed": [0, 1, 2] * 2})
     both = claims._both(rows)
@@ -42,12 +35,6 @@ def test_two_runs_judged_as_one_share_no_unit():
     assert both["seed"].is_unique
     fresh = rows.assign(seed=range(6))
     assert claims._both(fresh)["seed"].tolist() == [*range(6)]
-
-
-def test_both_runs_of_keys_and_other_experiments_share_no_key():
-    rows = lambda key_R: pd.DataFrame({"seed": range(len(key_R)), "key": key_R})  # noqa: E731
-    found = [replication.of_keys(name, rows, 32)().frame["key"] for name in ("one", "other")]
-    assert len(set(pd.concat(found))) == 128
 
 
 def test_differences_pair_within_a_run_and_level():

@@ -1,13 +1,12 @@
 """The page about a sweep: whole, escaped, without network; it warns of what averages hide."""
 
 import re
-import shutil
-import subprocess
 from dataclasses import replace
 from html.parser import HTMLParser
 
 import numpy as np
 import pytest
+from support.browser import measured, with_browser
 from support.command_line import told
 from support.made_sweep import CELLS, STEPS, TOY, accuracy, made
 
@@ -19,9 +18,6 @@ from testbed.config.run import grid
 from testbed.execution.packs import plan
 from testbed.results.store import Failure, Store
 from testbed.user_files import pin
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking"]
 
 
 class Parts(HTMLParser):
@@ -94,35 +90,12 @@ def test_names_from_a_users_files_stay_text(tmp_path):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(CHROMIUM is None, reason="no Chromium is installed: the page is not opened in a browser")
+@with_browser
 @pytest.mark.parametrize("width", [400, 1400])
 @pytest.mark.parametrize("scheme", [0, 1])
 def test_a_browser_opens_the_page_without_a_word_in_its_console(text, tmp_path, width, scheme):
-    # The page itself runs nothing; a frame around it, with the page's policy lifted, measures it.
-    file = tmp_path / "report.html"
-    probe = (
-        "<script>addEventListener('load', () => { const d = document.documentElement; d.dataset.over ="
-        " d.scrollWidth - innerWidth; d.dataset.drawn = [...document.querySelectorAll('svg')].filter("
-        "s => s.getBoundingClientRect().height > 40).length; })</script></body>"
-    )
-    file.write_text(text)
-    (tmp_path / "probed.html").write_text(
-        re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", text).replace("</body>", probe)
-    )
-    found = {}
-    for name in ("report", "probed"):
-        command = [
-            *[str(CHROMIUM), *FLAGS, f"--user-data-dir={tmp_path / 'profile'}", f"--window-size={width},900"],
-            *[f"--blink-settings=preferredColorScheme={scheme}", "--enable-logging=stderr"],
-            *["--virtual-time-budget=4000", "--dump-dom", f"file://{tmp_path / name}.html"],
-        ]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=90)
-        assert done.returncode == 0, done.stderr[-2000:]
-        assert "CONSOLE" not in done.stderr, name
-        found[name] = done.stdout
-    over, drawn = (re.search(rf'data-{key}="(-?\d+)"', found["probed"])[1] for key in ("over", "drawn"))
-    assert int(over) <= 0
-    assert int(drawn) == 8
+    over, drawn = measured(text, tmp_path, width, scheme)
+    assert (over <= 0, drawn) == (True, 8)
 
 
 def test_cells_at_the_floor_limited_and_diverged_are_named(tmp_path):

@@ -14,7 +14,7 @@ from analysis.judging import system_list as listed
 from analysis.judging import verdicts
 from analysis.judging.claims import CLAIMS
 from analysis.judging.system_list import System, find, status, systems
-from analysis.judging.verdicts import by_claim, stored
+from analysis.judging.verdicts import by_claim
 from analysis.pages.forest import forest
 from analysis.pages.systems_page import facts, findings, index, pages, summary
 from testbed.errors import UserError
@@ -125,10 +125,6 @@ def test_systems_are_listed_counted_and_shown(capsys):
     out = told(capsys, "show", "ctpo", "--kind", "system")
     assert re.search(r"(?m)^  central +Tuned alike, ctpo .* \(> 0.*\): ", out)
     assert "Unknown system 'm2p'. Did you mean 'm2po'?" in refused(capsys, "show", "m2p", "--kind", "system")
-
-
-def test_the_table_of_verdicts_is_in_the_package():
-    assert len(stored()) == len(CLAIMS)
 
 
 def test_findings_are_counted_by_kind_and_identities_are_left_out(capsys):

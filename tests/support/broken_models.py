@@ -10,6 +10,18 @@ import torch
 from safetensors.torch import load_file, save_file
 
 Breaking = Callable[[Path], object]
+
+
+class Hostile:
+    """A pickle of this makes a file when it is loaded."""
+
+    def __init__(self, marker: Path) -> None:
+        self.marker = marker
+
+    def __reduce__(self):
+        return open, (str(self.marker), "w")
+
+
 WEIGHTS, CONFIG, INDEX = "model.safetensors", "config.json", "model.safetensors.index.json"
 
 

@@ -3,7 +3,6 @@
 import pytest
 from support.refusals import refuses
 
-from testbed.errors import UserError
 from testbed.objectives import objective
 from testbed.registry import Registry
 
@@ -19,16 +18,9 @@ def filled() -> Registry:
     return registry
 
 
-def test_an_unknown_name_is_answered_with_the_nearest():
-    with pytest.raises(UserError, match="Unknown objective 'ppo_clp'. Did you mean 'ppo_clip'"):
-        filled()["ppo_clp"]
-
-
-def test_a_name_taken_twice_is_refused_naming_the_module_that_has_it():
+def test_a_name_taken_twice_is_refused_and_an_unknown_one_is_answered_with_the_nearest():
     refuses("already registered by test_registry", filled()("ppo_clip", source="x"), lambda: None)
-
-
-def test_an_unknown_hyperparameter_is_answered_with_the_nearest():
+    refuses("Unknown objective 'ppo_clp'. Did you mean 'ppo_clip'", filled().__getitem__, "ppo_clp")
     refuses("has no hyperparameter 'ep'. Did you mean 'eps'", filled()["ppo_clip"].bind, ep=0.1)
 
 

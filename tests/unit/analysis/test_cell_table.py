@@ -11,11 +11,10 @@ import pandas as pd
 import pytest
 from support.refusals import refuses
 
-from analysis.judging.replication import RUNS, averaged, columns, combinations, of_keys
+from analysis.judging.replication import averaged, columns, combinations, of_keys
 from analysis.tables.cell_table import DEFAULT, REDUCTIONS, arms_of, cell_table
 from analysis.tables.outcomes import cells as outcomes
 from testbed.config.run import Run, cell_id, grid
-from testbed.errors import UserError
 
 RISE = (0.1, 0.5, 0.9, 0.6, 0.6, 0.6)
 FALL = (0.1, 0.5, 0.9, 0.9, 0.0, 0.0, 0.0)
@@ -155,16 +154,15 @@ def test_what_cannot_be_told_apart_or_was_not_logged_is_refused(runs, keys, metr
 
 def test_arguments_that_cannot_be_taken_apart_are_refused():
     frame = frame_of([replace(Run(), task_args=(("prompt", "a,b"),))])
-    with pytest.raises(UserError, match="'prompt=a,b' cannot be taken apart"):
-        cell_table("t", frame, ("task_args.prompt",), ("accuracy",))
+    told = "'prompt=a,b' cannot be taken apart"
+    refuses(told, cell_table, "t", frame, ("task_args.prompt",), ("accuracy",))
 
 
 def test_an_outcome_needs_accuracy_and_a_table_needs_the_mark_of_divergence():
     frame = frame_of([Run()], x=1.0)
-    with pytest.raises(UserError, match="lacks the column.s. accuracy"):
-        cell_table("t", frame.drop(columns="accuracy"), ("seed",), ("collapsed",))
-    with pytest.raises(UserError, match="lacks the column.s. diverged"):
-        cell_table("t", frame.drop(columns="diverged"), ("seed",), ("x",))
+    for lost, metric in (("accuracy", "collapsed"), ("diverged", "x")):
+        told = f"lacks the column.s. {lost}"
+        refuses(told, cell_table, "t", frame.drop(columns=lost), ("seed",), (metric,))
 
 
 def _make(key_R):
@@ -195,15 +193,6 @@ def test_a_unit_is_the_mean_of_worlds_that_no_other_meets(continued, kept):
     for arm in "ab":
         mine = table[table["arm"] == arm].set_index("seed")["y"]
         assert mine.to_dict() == {0: np.mean(worlds[:3]), 1: np.mean(worlds[3:])}
-
-
-def _of(first, second):
-    parts = [
-        pd.DataFrame({"run": run, "seed": range(8), "arm": arm, "y": sign * np.linspace(lost, lost + 0.1, 8)})
-        for run, lost in zip(RUNS, (first, second), strict=True)
-        for arm, sign in (("a", 1.0), ("b", 0.0))
-    ]
-    return pd.concat(parts, ignore_index=True)
 
 
 def test_arms_are_what_a_table_says_of_their_runs_arguments_included():

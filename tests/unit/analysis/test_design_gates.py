@@ -169,16 +169,9 @@ def test_nobody_is_spared_a_collapse_that_nobody_has():
 
 def test_most_steps_learn_from_other_data_than_the_first_models():
     base = pd.DataFrame({"arm": ["good", "bad"], "lag": [16, 64], "steps": [320, 320]})
-    lags_and_words = (
-        ([16, 64], True),
-        ([16, 192], True),
-        ([16, 256], False),
-        ([16, 320], True),
-        ([320, 400], True),
-    )
-    for lags, wanted in lags_and_words:
+    for lags in ([16, 64], [16, 192], [16, 256], [16, 320], [320, 400]):
         (found,) = gates.long_enough(base.assign(lag=lags), read())
-        assert found.holds is wanted, lags
+        assert found.holds is (lags != [16, 256]), lags
         purpose = "fixed data of the first model on purpose"
         share = max((lag / 320 for lag in lags if lag < 320), default=None)
         why = purpose if share is None else f"at most {share:.2g} of all steps on data of the first model"
@@ -187,32 +180,26 @@ def test_most_steps_learn_from_other_data_than_the_first_models():
 
 
 @pytest.mark.parametrize(
-    ("wanted", "rises", "say"),
+    ("wanted", "rises", "say", "bad"),
     [
-        (True, (0.0, 0.0), "above"),
-        (True, (0.1, 0.2), "above"),  # a gap of .3 closes by a third
-        (True, (0.2, 0.0), "above"),
-        (False, (0.1, 0.3), "above"),
-        (True, (0.02, 0.0), "equal"),
-        (False, (0.0, 0.04), "equal"),
-        (True, (0.0, 0.02), "no worse"),  # a gap of about 0 counts by the margin
-        (False, (0.0, 0.04), "no worse"),
+        (True, (0.0, 0.0), "above", 0.5),
+        (True, (0.1, 0.2), "above", 0.5),  # a gap of .3 closes by a third
+        (True, (0.2, 0.0), "above", 0.5),
+        (False, (0.1, 0.3), "above", 0.5),
+        (True, (0.02, 0.0), "equal", 0.8),
+        (False, (0.0, 0.04), "equal", 0.8),
+        (True, (0.2, 0.0), "equal", 0.5),  # it may open, and not close
+        (False, (0.0, 0.2), "equal", 0.5),
+        (True, (0.0, 0.02), "no worse", 0.8),  # about 0: by the margin
+        (False, (0.0, 0.04), "no worse", 0.8),
     ],
 )
-def test_a_gap_of_finals_is_not_closing_nor_equals_parting_when_training_stops(wanted, rises, say):
-    frame = rows_table(0.8, 0.5 if say == "above" else 0.8, kl=0.1, clip_share=0.1)
+def test_a_gap_of_finals_is_not_closing_nor_equals_parting_when_training_stops(wanted, rises, say, bad):
+    frame = rows_table(0.8, bad, kl=0.1, clip_share=0.1)
     frame["rise accuracy"] = np.repeat(rises, 32)
     equal = lambda claim: claim.equal("accuracy", GOOD, BAD, within=0.05)  # noqa: E731
     asked = {"above": gain(0.1), "equal": equal, "no worse": gain(-0.05)}
     assert said(frame, asked[say])["long enough"].holds is wanted
-
-
-def test_a_gap_that_refutes_an_equality_may_open_and_not_close():
-    frame = rows_table(0.8, 0.5, kl=0.1, clip_share=0.1)
-    for rises, wanted in (((0.2, 0.0), True), ((0.0, 0.2), False)):
-        frame["rise accuracy"] = np.repeat(rises, 32)
-        found = said(frame, lambda claim: claim.equal("accuracy", GOOD, BAD, within=0.05))["long enough"]
-        assert found.holds is wanted
 
 
 def test_a_table_without_a_curve_fails_unless_its_runs_were_made_again_or_it_is_listed(monkeypatch):

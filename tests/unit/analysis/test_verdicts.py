@@ -156,12 +156,6 @@ def test_a_table_that_cannot_be_read_is_one_message(tmp_path):
         verdicts.stored(tmp_path / "old.csv")
 
 
-def test_a_failed_gate_makes_a_claim_invalid_whatever_its_evidence():
-    row = {"verdict": "", "kind": "toy training", "leans": "supported", "e": 1e9, "half": "", "e_half": None}
-    free, barred = verdicts.decide([{**row, "gates": ""}] * 30 + [{**row, "gates": "acts: it did not"}])[-2:]
-    assert (free["verdict"], barred["verdict"]) == ("supported", "invalid: acts")
-
-
 def test_invalid_claims_hold_up_nothing():
     row = {"verdict": "", "kind": "toy training", "leans": "supported", "e": 90.0, "half": "", "e_half": None}
     rows = [{**row, "gates": ""}] * 4 + [{**row, "gates": "acts: it did nothing"}] * 4
@@ -215,11 +209,6 @@ def test_an_interval_contains_its_estimate_though_its_sequence_once_ruled_it_out
     assert (found.low, row["low"], row["effect"]) == (1.0, 0.0, 0.0)
     known = [row for row in verdicts.stored() if row["effect"] is not None]
     assert all(row["low"] <= row["effect"] <= row["high"] for row in known)
-
-
-def test_rows_are_found_by_their_claims():
-    rows = [{"claim": name, "e": number} for name, number in (("a", 1.0), ("b", 2.0), ("c", 3.0))]
-    assert verdicts.by_claim(rows) == dict(zip("abc", rows, strict=True))
 
 
 def test_a_digest_depends_on_what_is_said_and_not_on_the_order_of_names():

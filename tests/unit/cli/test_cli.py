@@ -59,15 +59,6 @@ def test_a_mistake_gets_one_message_exit_code_two_and_writes_nothing(
     assert list(tmp_path.iterdir()) == []
 
 
-def test_every_error_of_a_sweep_file_comes_with_its_line(capsys, tmp_path):
-    file = tmp_path / "mine.toml"
-    file.write_text('[run]\ntask = "bandit"\nlagg = 3\nsteps = "many"\n\n[grid]\nrecipe = ["grop"]\n')
-    code, _, err = call(capsys, "run", str(file))
-    assert code == 2
-    for words in ("mine.toml:3:", "mine.toml:4:", "mine.toml:7:"):
-        assert words in err
-
-
 def test_a_sweep_runs_resumes_and_reports_itself_as_json(capsys, tmp_path):
     folder = tmp_path / "mine"
     words = ["run", "ess-collapse", *TINY, "--out", str(folder), "--workers", "0", "--quiet", "--json"]

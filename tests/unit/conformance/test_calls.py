@@ -85,19 +85,14 @@ def test_one_old_log_probability_has_no_mismatch_and_words_leave_out_what_is_one
     assert [token.log_mismatch for row in alike for token in row.tokens] == [0.0] * 5
     assert alike[0].tokens[0] == Token(0.5, 0.0, -0.125)
     assert (alike[1].adv, alike[1].group, alike[0].tokens[1].kept) == (-1.0, 3, False)
-    assert in_words(
-        (Row((Token(60.0), Token(kept=False), Token(-60.0))), Row((Token(0.0, 0.0, -49.0),), -0.5))
-    ) == [
-        "A = +1, pi/anchor = (e^60, -, e^-60)",
-        "A = -0.5, pi/anchor = (1), pi/ref = (5.24289e-22)",
-    ]
+    far = Row((Token(60.0), Token(kept=False), Token(-60.0))), Row((Token(0.0, 0.0, -49.0),), -0.5)
+    said = ["A = +1, pi/anchor = (e^60, -, e^-60)", "A = -0.5, pi/anchor = (1), pi/ref = (5.24289e-22)"]
+    assert in_words(far) == said
 
 
 def test_a_search_for_a_batch_returns_the_simplest_of_those_it_may_draw():
-    assert smallest(batches(), lambda rows: len(rows) > 1 and rows[1].adv < 0, 20) == (
-        Row((Token(),), 1.0),
-        Row((Token(),), -1.0),
-    )
+    found = smallest(batches(), lambda rows: len(rows) > 1 and rows[1].adv < 0, 20)
+    assert found == (Row((Token(),), 1.0), Row((Token(),), -1.0))
     holes = batches(log_ratios=(0.777,), holes=True, longest=2)
     held = smallest(holes, lambda rows: any(t.log_ratio == 0.777 and not t.kept for t in rows[0].tokens), 60)
     assert sorted(token.kept for token in held[0].tokens) == [False, True]
@@ -286,12 +281,8 @@ def test_packed_rows_and_lists_are_told_by_their_parameters():
 
     found = [bind(each, "mine") for each in (packed, lists, several)]
     assert [each.layout for each in found] == ["packed", "lists", "padded"]
-    assert [(v.adv_per_token, v.row_axis) for v in found[0].variants()] == [
-        (True, True),
-        (False, True),
-        (True, False),
-        (False, False),
-    ]
+    ways = [(v.adv_per_token, v.row_axis) for v in found[0].variants()]
+    assert ways == [(True, True), (False, True), (True, False), (False, False)]
     assert bind(packed, "mine", layout="lists").layout == "lists"
     refuses("layout 'rows' is unknown; expected padded, packed, lists", bind, packed, "mine", layout="rows")
     assert math.isinf(bind(lambda logp, limit=math.inf, delta=math.inf: 0, "mine").told["delta"])

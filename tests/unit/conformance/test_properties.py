@@ -19,23 +19,17 @@ ROWS = (
     Row((Token(0.125),), 0.5, 0.0, 1),
 )
 FAR = (Row((Token(800.0),)), Row((Token(-80.0), Token(0.1)), -1.0))
-WEIGHTS = {
-    "ordinary batches",
-    "both sides of every bound",
-    "on the bounds",
-    "responses of one token",
-    "ragged rows, masked middles",
-    "groups of one, equal rewards, A = 0",
-    "padding",
-    "float32",
-    "bfloat16",
-    "log-ratios up to 80",
-    "log-ratios up to 800",
-    "NaN under the mask",
-}
+NAMES = (
+    "ordinary batches; both sides of every bound; on the bounds; responses of one token; "
+    "ragged rows, masked middles; groups of one, equal rewards, A = 0; padding; float32; bfloat16; "
+    "log-ratios up to 80; log-ratios up to 800; NaN under the mask"
+)
+WEIGHTS = set(NAMES.split("; "))
 """Properties that hold the weights against those of the entry."""
 TWICE = {"order of rows", "packed neighbors", "micro-batches and ranks", "chunks of tokens"}
 """Properties that hold two calls, or parts of one, against each other."""
+LATER = {"log-ratios up to 80", "log-ratios up to 800", "NaN under the mask"}
+"""Properties that the battery asks last."""
 CALLS: list[int] = []
 
 
@@ -55,6 +49,22 @@ def in_place(p, o, a, m):
     return loss
 
 
+def multiplied(p, o, a, m):
+    return -(p.exp().log() * a * m).sum() / m.sum()
+
+
+def by_place(p, o, a, m):
+    return mean(p, a * torch.arange(1, len(p) + 1)[:, None], m)
+
+
+def with_old(p, o, a, m):
+    return mean(p, a, m) + ((o - o.detach()) * m).sum()
+
+
+def of_dtype(dtype, factor):
+    return lambda p, o, a, m: mean(p, a, m) * (factor if p.dtype == dtype else 1)
+
+
 def by_width(p, o, a, m):
     return mean(p, a, m) * 3 / p.shape[1]
 
@@ -69,33 +79,14 @@ BREAKS = {
     "twice the mean": (lambda p, o, a, m: 2 * mean(p, a, m), WEIGHTS),
     "another sign": (lambda p, o, a, m: mean(p, a.abs(), m), WEIGHTS),
     "the mean over width": (by_width, {"padding", "NaN under the mask", "chunks of tokens"}),
-    "a mask that multiplies": (
-        lambda p, o, a, m: -(p.exp().log() * a * m).sum() / m.sum(),
-        {"NaN under the mask"},
-    ),
-    "rows by their place": (
-        lambda p, o, a, m: mean(p, a * torch.arange(1, len(p) + 1)[:, None], m),
-        WEIGHTS | {"order of rows", "micro-batches and ranks"},
-    ),
+    "a mask that multiplies": (multiplied, {"NaN under the mask"}),
+    "rows by their place": (by_place, WEIGHTS | {"order of rows", "micro-batches and ranks"}),
     "the neighbor's probability": (lambda p, o, a, m: mean(p, a * p[0, 0].detach(), m), WEIGHTS | TWICE),
-    "the number of calls": (
-        counted,
-        TWICE
-        | {"gradient accumulation", "log-ratios up to 80", "log-ratios up to 800", "NaN under the mask"},
-    ),
-    "old with a gradient": (
-        lambda p, o, a, m: mean(p, a, m) + ((o - o.detach()) * m).sum(),
-        {"detached weights"},
-    ),
+    "the number of calls": (counted, TWICE | LATER | {"gradient accumulation"}),
+    "old with a gradient": (with_old, {"detached weights"}),
     "changed advantages": (in_place, {"inputs unchanged"}),
-    "single precision": (
-        lambda p, o, a, m: mean(p, a, m) * (1.005 if p.dtype == torch.float32 else 1),
-        {"float32"},
-    ),
-    "half precision": (
-        lambda p, o, a, m: mean(p, a, m) * (1.2 if p.dtype == torch.bfloat16 else 1),
-        {"bfloat16"},
-    ),
+    "single precision": (of_dtype(torch.float32, 1.005), {"float32"}),
+    "half precision": (of_dtype(torch.bfloat16, 1.2), {"bfloat16"}),
 }
 """A loss, and the properties that it breaks on ROWS."""
 
@@ -118,25 +109,21 @@ def test_a_loss_breaks_the_properties_that_it_lacks_and_no_other(name):
     assert found == expected
 
 
+def broken(one, rows):
+    return {each.name for each in BATTERY if each.broken(one, rows)}
+
+
 def test_a_ratio_that_overflows_breaks_large_log_ratios_alone():
-    one = judged(with_ratios)
-    assert {each.name for each in BATTERY if each.broken(one, FAR)} >= {
-        "log-ratios up to 80",
-        "log-ratios up to 800",
-        "ordinary batches",
-    }
-    right = judged(BREAKS["the mean"][0])
-    assert not any(each.broken(right, FAR) for each in BATTERY)
+    large = {"log-ratios up to 80", "log-ratios up to 800", "ordinary batches"}
+    assert broken(judged(with_ratios), FAR) >= large
+    assert broken(judged(BREAKS["the mean"][0]), FAR) == set()
 
 
 def test_a_mean_over_its_part_breaks_the_parts_where_the_whole_is_told():
     local = judged(lambda p, a, m, n: mean(p, a, m), "pamn")
-    assert {each.name for each in BATTERY if each.broken(local, ROWS)} == {
-        "micro-batches and ranks",
-        "chunks of tokens",
-    }
+    assert broken(local, ROWS) == {"micro-batches and ranks", "chunks of tokens"}
     whole = judged(lambda p, a, m, n: mean(p, a, m) * m.sum() / n, "pamn")
-    assert not any(each.broken(whole, ROWS) for each in BATTERY)
+    assert broken(whole, ROWS) == set()
 
 
 def test_on_a_bound_the_weights_of_either_side_are_right():
@@ -160,9 +147,8 @@ def test_bounds_are_the_log_ratios_that_hyperparameters_imply():
     two = Reference("dual_clip", pairs(eps_low=0.3, c=3.0))
     assert bounds(two) == pytest.approx([math.log(x) for x in (0.2, 0.3, 0.7, 0.8, 1.2, 1.3, 3.0, 4.0)])
     assert bounds(Reference("reinforce")) == []
-    found = around(
-        Judged(judged(None).binding, Reference("ppo_clip", pairs(eps_low=0.2, eps_high=0.2)), 1e-5)
-    )
+    alike = Reference("ppo_clip", pairs(eps_low=0.2, eps_high=0.2))
+    found = around(Judged(judged(None).binding, alike, 1e-5))
     log = math.log(0.2)
     assert found[:6] == pytest.approx([log - 0.05, log + 0.05, 0.9 * log, 1.1 * log, -log, 2 * log])
     assert len(found) == 18
@@ -182,58 +168,35 @@ DRAWN = {
 @pytest.mark.parametrize("name", DRAWN)
 def test_a_property_draws_the_batches_of_its_name(name):
     (each,) = (each for each in BATTERY if each.name == name)
-    strategy = each.strategy(judged(None))
-    assert (
-        smallest(strategy, lambda rows: not all(DRAWN[name](r, t) for r in rows for t in r.tokens), 8) is None
-    )
+    odd = lambda rows: not all(DRAWN[name](r, t) for r in rows for t in r.tokens)  # noqa: E731
+    assert smallest(each.strategy(judged(None)), odd, 8) is None
 
 
 CARRIES = {"detached weights": "the entry's weight carries a gradient itself"}
 
 
+PADDED = {"packed neighbors": "the loss takes no packed row"}
+PACKED = {"padding": "rows of this layout have no padding"}
+WHOLE = "the loss needs whole groups"
+BEYOND = {"chunks of tokens": "the entry itself looks beyond a token"}
+ROW = dict.fromkeys(
+    ("packed neighbors", "micro-batches and ranks"), "the entry itself looks beyond a response"
+)
+MEANS = {"chunks of tokens": "only padded losses with a mean over tokens are asked"}
+
+
 @pytest.mark.parametrize(
     ("layout", "reference", "reasons"),
     [
-        (
-            "padded",
-            Reference("reinforce", aggregation="token_mean"),
-            {"packed neighbors": "the loss takes no packed row"} | CARRIES,
-        ),
-        (
-            "packed",
-            Reference("reinforce", aggregation="token_mean"),
-            {
-                "padding": "rows of this layout have no padding",
-                "chunks of tokens": "only padded losses with a mean over tokens are asked",
-            }
-            | CARRIES,
-        ),
+        ("padded", Reference("reinforce", aggregation="token_mean"), PADDED | CARRIES),
+        ("packed", Reference("reinforce", aggregation="token_mean"), PACKED | MEANS | CARRIES),
         (
             "padded",
             Reference("gspo", aggregation="constant", advantage="group_mean"),
-            {
-                "packed neighbors": "the loss takes no packed row",
-                "micro-batches and ranks": "the loss needs whole groups",
-                "chunks of tokens": "the entry itself looks beyond a token",
-            }
-            | CARRIES,
+            PADDED | {"micro-batches and ranks": WHOLE} | BEYOND | CARRIES,
         ),
-        (
-            "packed",
-            Reference("m2po"),
-            {
-                "padding": "rows of this layout have no padding",
-                "packed neighbors": "the entry itself looks beyond a response",
-                "micro-batches and ranks": "the entry itself looks beyond a response",
-                "chunks of tokens": "the entry itself looks beyond a token",
-            }
-            | CARRIES,
-        ),
-        (
-            "padded",
-            Reference("cispo", aggregation="token_mean"),
-            {"packed neighbors": "the loss takes no packed row"},
-        ),
+        ("packed", Reference("m2po"), PACKED | ROW | BEYOND | CARRIES),
+        ("padded", Reference("cispo", aggregation="token_mean"), PADDED),
     ],
 )
 def test_a_property_that_a_loss_cannot_have_says_why(layout, reference, reasons):
@@ -245,4 +208,4 @@ def test_a_loss_of_whole_batches_is_not_asked_for_its_parts():
     binding = Binding(None, "mine", {"p": "logp", "b": "batch"})
     one = Judged(binding, Reference("reinforce", aggregation="token_mean"), 1e-5)
     found = {each.name: each.absent(one) for each in BATTERY}
-    assert found["micro-batches and ranks"] == found["chunks of tokens"] == "the loss needs whole groups"
+    assert found["micro-batches and ranks"] == found["chunks of tokens"] == WHOLE

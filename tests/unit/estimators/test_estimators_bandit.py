@@ -351,11 +351,6 @@ def test_nothing_that_is_given_is_ignored(change, message):
     refuses(message, logged, **{**GOOD, **change})
 
 
-def test_infinite_log_weights_are_refused():
-    for weight in (np.inf, np.nan):
-        refuses("mu gives a logged action no probability", logged, reward=[1.0], log_weight=[weight])
-
-
 def test_weights_that_sum_to_zero_have_no_self_normalized_estimate():
     data = logged(reward=[1.0, 2.0], log_weight=[-np.inf, -np.inf])
     refuses("sum to 0", run, "snips", data)
@@ -375,4 +370,5 @@ def test_data_sets_share_a_mean_weight_only_if_each_has_one():
 def test_a_weight_that_is_infinite_or_no_number_is_refused():
     check_weights(np.array([0.0, 1e308]))
     for odd in (math.inf, math.nan):
+        refuses("mu gives a logged action no probability", logged, reward=[1.0], log_weight=[odd])
         refuses("A log-weight exceeds 709", check_weights, np.array([1.0, odd]))

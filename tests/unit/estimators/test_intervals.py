@@ -131,6 +131,8 @@ def test_the_bootstrap_of_a_mean_is_scipys():
         (x,), np.mean, n_resamples=500, confidence_level=0.9, rng=np.random.default_rng(7)
     ).confidence_interval
     assert (found.low, found.high) == pytest.approx((theirs.low, theirs.high), rel=1e-9)
+    refuses("level is 1.5", bootstrap, x, level=1.5)
+    refuses("level is 0", bootstrap, [1.0, 1.0], level=0.0)
 
 
 def test_the_bootstrap_interval_of_equal_terms_is_a_point_and_of_weights_a_ratios():
@@ -144,11 +146,6 @@ def test_the_bootstrap_interval_of_equal_terms_is_a_point_and_of_weights_a_ratio
     scaled = bootstrap(x, log_w + 700, resamples=400)
     assert (found.low, found.high) == pytest.approx((scaled.low, scaled.high), rel=1e-9)
     assert x.min() < found.low < np.average(x, weights=np.exp(log_w)) < found.high < x.max()
-
-
-def test_the_bootstrap_refuses_a_level_that_is_no_probability():
-    refuses("level is 1.5", bootstrap, [1.0, 2.0, 3.0], level=1.5)
-    refuses("level is 0", bootstrap, [1.0, 1.0], level=0.0)
 
 
 def test_the_log_smoothing_bound_needs_no_upper_bound_on_weights_and_is_never_negative():

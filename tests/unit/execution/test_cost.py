@@ -157,8 +157,11 @@ def test_a_model_of_any_size_has_an_unknown_time_and_is_not_asked_for():
 def test_it_is_said_in_words(capsys):
     assert "8 cells in 1 pack on 1 worker: about 2.0 hours, about 1 GiB of memory." in str(HOURS)
     assert str(replace(HOURS, cells=0)) == "All cells are done."
-    assert [cost.duration(s) for s in (59, 720, 5400)] == [
-        "under a minute", "about 12 minutes", "about 1.5 hours",
+    assert [cost.duration(s) for s in (59, 60, 89, 720)] == [
+        "under a minute", "about 1 minute", "about 1 minute", "about 12 minutes",
+    ]  # fmt: skip
+    assert [cost.duration(s) for s in (5399, 5400, 7560)] == [
+        "about 90 minutes", "about 1.5 hours", "about 2.1 hours",
     ]  # fmt: skip
     agree(replace(HOURS, seconds=10), yes=False, quiet=False, at_most=True)
     assert capsys.readouterr().err.startswith("At most 8 cells")
@@ -278,9 +281,6 @@ def test_seconds_count_seeds_once_and_rows_with_the_first():
     assert [cost.on_workers([5.0, 1.0, 3.0, 1.0], n) for n in (1, 2, 3)] == [10.0, 5.0, 5.0]
     (bad,) = plan([replace(TOY, policy_args=(("heads", 3), ("width", 8)))])
     assert cost.bytes_of(bad) == 0
-    assert [cost.duration(s) for s in (60, 89, 5399, 7560)] == [
-        "about 1 minute", "about 1 minute", "about 90 minutes", "about 2.1 hours",
-    ]  # fmt: skip
 
 
 def test_a_pack_is_timed_in_part_on_one_thread(monkeypatch):

@@ -61,35 +61,6 @@ def test_a_sweep_that_was_refused_says_nothing_of_its_cells():
     assert (stream.getvalue(), shown.planned, shown.done, shown.failed, shown.left) == ("", 0, 0, 0, None)
 
 
-def test_the_steps_of_running_packs_count_as_parts_of_their_cells(monkeypatch):
-    clock = Clock(monkeypatch)
-    shown = Progress()
-    shown.start(planned=100, done=0)
-    assert shown.left is None
-    clock.now += 600  # loading, compiling, warm starts
-    shown.steps("a", ["c"] * 40, share=0.25)
-    assert shown.left is None
-    clock.now += 30
-    shown.steps("a", ["c"] * 40, share=0.5)
-    shown.steps("b", ["c"] * 20, share=0.25)
-    assert shown.settled == 25
-    assert shown.left == 30 * 75 / 15
-    shown.finished("a", 40)
-    assert shown.settled == 45
-
-
-def test_a_sweep_behind_another_has_a_pace_of_its_own(monkeypatch):
-    clock = Clock(monkeypatch)
-    shown = Progress()
-    for seconds in (600, 10):
-        shown.start(planned=40, done=0)
-        shown.steps("a", ["c"] * 40, share=0.0)
-        clock.now += seconds
-        shown.steps("a", ["c"] * 40, share=0.5)
-        assert shown.left == seconds
-        shown.finished("a", 40)
-
-
 def test_a_bar_shows_cells_failures_and_notes():
     stream = Terminal()
     shown = Bar(stream)
@@ -102,11 +73,6 @@ def test_a_bar_shows_cells_failures_and_notes():
     assert "2/8" in text
     assert "4 failed" in text
     assert "pack 0 failed: [no markup]" in text
-
-
-def test_hours_are_shown_only_when_there_are_some():
-    assert progress._clock(59.6) == "1:00"
-    assert progress._clock(3600 * 2 + 61) == "2:01:01"
 
 
 def test_a_sweep_that_is_long_in_planning_says_how_far_it_is(monkeypatch):
@@ -221,6 +187,5 @@ def test_a_bar_feeds_its_board_and_goes_on_without_a_broken_one(monkeypatch):
     assert told == [("The table of arms cannot be shown any more: ValueError: no table", False, False)]
     bar.close()
     assert told[-1] == "stop"
-    assert [progress._clock(x) for x in (0, 59.4, 61, 3599, 3600)] == [
-        "0:00", "0:59", "1:01", "59:59", "1:00:00",
-    ]  # fmt: skip
+    times = {0: "0:00", 59.4: "0:59", 59.6: "1:00", 61: "1:01", 3599: "59:59", 3600: "1:00:00"}
+    assert {seconds: progress._clock(seconds) for seconds in times} == times

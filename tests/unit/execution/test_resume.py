@@ -107,44 +107,35 @@ def test_bad_cells_are_refused_before_anything_is_written(tmp_path):
     assert not (tmp_path / "s").exists()
 
 
-def test_a_pack_that_another_runner_holds_is_left_to_it(tmp_path, monkeypatch):
-    """The other runner finishes the pack while this one waits; its result is taken, not computed again."""
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_pack_that_another_runner_holds_is_left_to_it(tmp_path, monkeypatch, fails):
+    """The other settles the pack while this one waits; its result or failure is taken, nothing is tried."""
     (traces := tmp_path / "traces").mkdir()
     monkeypatch.setenv("TRACES", str(traces))
     packs = plan(cells(3))
     other = Store.start(tmp_path / "s", packs)
     assert other.claim(packs[1].id)
 
-    class Finisher(Heard):
+    class Settler(Heard):
         def finished(self, pack: str, cells: int, failed: bool = False) -> None:
             super().finished(pack, cells, failed)
             if pack == packs[2].id:
-                other.commit(packs[1].id, encode(train(packs[1].cells), packs[1]), {"engine": "the other"})
+                if fails:
+                    other.fail(Failure(packs[1].id, "failed", "there", packs[1].names))
+                else:
+                    content = encode(train(packs[1].cells), packs[1])
+                    other.commit(packs[1].id, content, {"engine": "the other"})
                 other.release(packs[1].id)
 
-    noted = "support.fake_training:noted"
-    now = run_sweep(cells(3), tmp_path / "s", workers=0, function=noted, progress=Finisher())
-    assert (now.done, len(list(traces.iterdir()))) == (3, 2)
-    assert "the other" in (tmp_path / "s" / "provenance" / f"{packs[1].id}.json").read_text()
-
-
-def test_a_pack_at_which_another_runner_has_failed_meanwhile_is_not_tried_by_this_one(tmp_path):
-    packs = plan(cells(3))
-    other = Store.start(tmp_path / "s", packs)
-    assert other.claim(packs[1].id)
-
-    class Failer(Heard):
-        def finished(self, pack: str, cells: int, failed: bool = False) -> None:
-            super().finished(pack, cells, failed)
-            if pack == packs[2].id:
-                other.fail(Failure(packs[1].id, "failed", "there", packs[1].names))
-                other.release(packs[1].id)
-
-    heard = Failer()
-    now = run_sweep(cells(3), tmp_path / "s", workers=0, function=TRAIN, progress=heard)
-    assert (now.done, now.failed, heard.failed) == (2, 1, 1)
-    assert now.failures[0].message == "there"
-    assert run_sweep(cells(3), tmp_path / "s", workers=0, function=TRAIN).done == 3
+    noted, heard = "support.fake_training:noted", Settler()
+    now = run_sweep(cells(3), tmp_path / "s", workers=0, function=noted, progress=heard)
+    assert (now.done, now.failed, heard.failed) == (3 - fails, fails, fails)
+    assert len(list(traces.iterdir())) == 2
+    if fails:
+        assert now.failures[0].message == "there"
+        assert run_sweep(cells(3), tmp_path / "s", workers=0, function=TRAIN).done == 3
+    else:
+        assert "the other" in (tmp_path / "s" / "provenance" / f"{packs[1].id}.json").read_text()
 
 
 def test_a_run_leaves_the_variables_of_checkpoints_as_they_were(tmp_path, monkeypatch):

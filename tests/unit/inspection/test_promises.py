@@ -7,89 +7,34 @@ import pytest
 from testbed.inspection import promises
 from testbed.inspection.relatives import fingerprint, nearest, places
 
-FLAWED = """
-import torch
-from testbed.losses.ratios import log_token
-
-
-def reinforce_again(logp_BT, batch):
-    return -logp_BT * batch.adv_BT
-
-
-def two_axes(logp_BT, batch):
-    B, T = logp_BT.shape
-    return -logp_BT * batch.adv_BT
-
-
-def reads_padding(logp_BT, batch):
-    return -logp_BT * batch.adv_BT * batch.logp_mu_BT.sum(-1, keepdim=True)
-
-
-def first_counts_twice(logp_BT, batch):
-    twice = torch.ones_like(logp_BT)
+HEAD = "import torch\nfrom testbed.losses.ratios import log_token\n"
+LOSS = "-logp_BT * batch.adv_BT"
+FLAWED = {
+    "reinforce_again": f"return {LOSS}",
+    "two_axes": f"B, T = logp_BT.shape\n    return {LOSS}",
+    "reads_padding": f"return {LOSS} * batch.logp_mu_BT.sum(-1, keepdim=True)",
+    "first_counts_twice": f"""twice = torch.ones_like(logp_BT)
     twice[..., 0, :] = 2.0
-    return -logp_BT * batch.adv_BT * twice
-
-
-def batch_mean(logp_BT, batch):
-    mean = batch.adv_BT.where(batch.mask_BT, 0.0).sum((-2, -1), keepdim=True)
-    return -logp_BT * (batch.adv_BT - 0.01 * mean)
-
-
-def overflows(logp_BT, batch):
-    return -log_token(logp_BT, batch).exp() * batch.adv_BT
-
-
-def group_of_one(logp_BT, batch):
-    alike = batch.group_B[..., :, None] == batch.group_B[..., None, :]
-    return -logp_BT * batch.adv_BT / (alike.sum(-1) - 1)[..., None]
-
-
-def in_bfloat16(logp_BT, batch):
-    rho_BT = (logp_BT - batch.logp_mu_BT).exp()  # in the precision of its input
-    return -(rho_BT**12) * batch.adv_BT
-
-
-def round_bound(logp_BT, batch):
-    return -log_token(logp_BT, batch).exp().clamp(max=1.1) * batch.adv_BT
-
-
-def infinite(logp_BT, batch):
-    return -logp_BT * batch.adv_BT / 0.0
-
-
-def alike(logp_BT, batch):
-    return -logp_BT * batch.adv_BT / (batch.reward_B - batch.reward_B.mean()).abs().sum()
-
-
-def not_a_number_far_below(logp_BT, batch):
-    far_BT = (log_token(logp_BT, batch) + 9000).sqrt()
-    return -logp_BT * batch.adv_BT + 0 * far_BT
-
-
-def per_length(logp_BT, batch):
-    return -logp_BT * batch.adv_BT / batch.mask_BT.sum(-1, keepdim=True)
-
-
-def half_per_length(logp_BT, batch):
-    return per_length(logp_BT, batch) / 2
-
-
-def half(logp_BT, batch):
-    return -logp_BT * batch.adv_BT / 2
-
-
-def later_less(logp_BT, batch):
-    return -logp_BT * batch.adv_BT / (1 + torch.arange(logp_BT.shape[-1]))
-
-
-def turns_round(logp_BT, batch):
-    return -logp_BT * batch.adv_BT * (2 - log_token(logp_BT.detach(), batch).exp())
-
-
-def pulled(logp_BT, batch):
-    return (logp_BT - batch.logp_ref_BT) ** 2 / 2 - logp_BT * batch.adv_BT
-"""
+    return {LOSS} * twice""",
+    "batch_mean": """mean = batch.adv_BT.where(batch.mask_BT, 0.0).sum((-2, -1), keepdim=True)
+    return -logp_BT * (batch.adv_BT - 0.01 * mean)""",
+    "overflows": "return -log_token(logp_BT, batch).exp() * batch.adv_BT",
+    "group_of_one": f"""alike = batch.group_B[..., :, None] == batch.group_B[..., None, :]
+    return {LOSS} / (alike.sum(-1) - 1)[..., None]""",
+    # In the precision of its input.
+    "in_bfloat16": "return -((logp_BT - batch.logp_mu_BT).exp() ** 12) * batch.adv_BT",
+    "round_bound": "return -log_token(logp_BT, batch).exp().clamp(max=1.1) * batch.adv_BT",
+    "infinite": f"return {LOSS} / 0.0",
+    "alike": f"return {LOSS} / (batch.reward_B - batch.reward_B.mean()).abs().sum()",
+    "not_a_number_far_below": f"return {LOSS} + 0 * (log_token(logp_BT, batch) + 9000).sqrt()",
+    "per_length": f"return {LOSS} / batch.mask_BT.sum(-1, keepdim=True)",
+    "half_per_length": "return per_length(logp_BT, batch) / 2",
+    "half": f"return {LOSS} / 2",
+    "later_less": f"return {LOSS} / (1 + torch.arange(logp_BT.shape[-1]))",
+    "turns_round": f"return {LOSS} * (2 - log_token(logp_BT.detach(), batch).exp())",
+    "pulled": f"return (logp_BT - batch.logp_ref_BT) ** 2 / 2 + {LOSS}",
+}
+"""Objective: what it does."""
 CAUGHT = {
     "two_axes": "stacked replicas equal separate calls", "reads_padding": "padding does not leak",
     "first_counts_twice": "order of sequences does not matter",
@@ -101,7 +46,8 @@ CAUGHT = {
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     path = tmp_path_factory.mktemp("own") / "flawed.py"
-    path.write_text(FLAWED)
+    functions = (f"def {name}(logp_BT, batch):\n    {body}\n" for name, body in FLAWED.items())
+    path.write_text("\n\n".join([HEAD, *functions]))
     return path
 
 

@@ -10,7 +10,6 @@ from support.refusals import refuses
 from support.small_runs import SUMS, cell_rows, differing
 
 from testbed.config.run import Run, grid
-from testbed.errors import UserError
 from testbed.execution.preflight import check_arguments
 from testbed.mismatch import Draw, engine, mismatch
 from testbed.policies.tabular_policy import TabularPolicy
@@ -115,13 +114,6 @@ def test_where_nothing_learns_the_exact_ratio_law_stands_still(name, uneven_star
     for key, value in laws.items():
         assert (value == value[0]).all(), key
     assert laws["exact/kl_mu_pi"][0] > 1e-7
-
-
-@pytest.mark.parametrize("name", quick({"temperature", "int8"}, OF_TABLES))
-def test_where_nothing_learns_lag_changes_no_bit(name, uneven_start):
-    still = dataclasses.replace(with_engine(TREE, name), learning_rate=0.0)
-    first, last = train(still), train(dataclasses.replace(still, lag=5))
-    assert set(differing(first, last)) <= AGES
 
 
 @pytest.mark.parametrize("name", quick({"int8", "layer-noise", "logit-noise"}, OF_TOYS))
@@ -265,11 +257,6 @@ def test_a_slice_that_leaves_takes_its_older_weights_along():
 )  # fmt: skip
 def test_an_engine_that_a_run_cannot_have_is_refused_before_it_trains(run, name):
     refuses(".", check_arguments, [run, dataclasses.replace(run, mismatch=name)])
-
-
-def test_an_argument_that_no_engine_of_a_composition_has_is_refused():
-    with pytest.raises(UserError, match="'int8.top-p' has no hyperparameter 'sigma'. It has: matrices, p"):
-        engine("int8+top-p", sigma=0.1)
 
 
 def test_joined_engines_share_an_argument_and_keep_their_own():

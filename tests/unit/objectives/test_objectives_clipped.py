@@ -304,14 +304,11 @@ def steps_of(*log_steps):
     return anchor, Batch(mu, one, one.bool(), one[:, 0], torch.zeros(1, dtype=torch.int64), anchor)
 
 
-def test_the_released_m2po_lets_everything_pass_that_is_exactly_on_budget():
+def test_on_budget_the_paper_and_its_release_keep_what_areal_drops():
     logp, batch = steps_of(0.25, 0.5)  # squares 1/16 and 1/4, mean 5/32
-    assert (effective_weights("m2po@author", logp, batch, tau=5 / 32) != 0).tolist() == [[True, True]]
-    assert (effective_weights("m2po@author", logp, batch, tau=5 / 32 - 1e-9) != 0).tolist() == [[True, False]]
-
-
-def test_areal_drops_at_the_budget_where_the_paper_keeps():
-    logp, batch = steps_of(0.25, 0.5)  # squares 1/16 and 1/4, mean 5/32
+    for budget, released in ((5 / 32, True), (5 / 32 - 1e-9, False)):
+        found = effective_weights("m2po@author", logp, batch, tau=budget)
+        assert (found != 0).tolist() == [[True, released]]
     assert trust_region_keep(logp, batch, tau=5 / 32).tolist() == [[True, True]]
     assert mismatch_keep(logp, batch, tau=5 / 32).tolist() == [[True, False]]
     assert mismatch_keep(logp, batch, tau=5 / 32 + 1e-9).tolist() == [[True, True]]

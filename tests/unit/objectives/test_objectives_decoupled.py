@@ -166,12 +166,8 @@ def test_hyperparameters_move_the_kept_mask_as_they_move_the_loss():
         kept_mask("icepop", logp, batch, hihg=2.0)
 
 
-def test_an_objective_that_drops_nothing_is_named():
+def test_every_family_that_drops_tokens_has_a_kept_mask_and_one_that_drops_none_is_named():
     logp, batch = batch_of()
     refuses("'tis' drops no tokens", kept_mask, "tis", logp, batch)
-
-
-def test_another_family_that_drops_tokens_has_a_kept_mask_too():
-    logp, batch = batch_of()
     kept = kept_mask("m2po", logp, batch, tau=0.0)
     assert ((weights("m2po", tau=0.0) != 0) == kept).all()

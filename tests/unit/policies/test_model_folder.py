@@ -8,7 +8,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from support import tiny_models
-from support.broken_models import BROKEN, LARGE
+from support.broken_models import BROKEN, LARGE, Hostile
 from support.refusals import refuses
 
 from testbed.config.run import Run
@@ -26,7 +26,6 @@ from testbed.policies.hf.model_folder import (
     weight_files,
     weight_shapes,
 )
-from testbed.policies.hf.text_task import task_for_model
 
 TASK = tiny_models.Echo()
 
@@ -54,14 +53,6 @@ def refusal(folder):
     return refused
 
 
-def hostile_code(folder, marker):
-    """A Python file that leaves a mark when it is imported, named as transformers would look for it."""
-    (folder / "modeling_hostile.py").write_text(
-        f"open({str(marker)!r}, 'w').write('ran')\n"
-        "from transformers import LlamaConfig as C, LlamaForCausalLM as M, PreTrainedTokenizerFast as T\n"
-    )
-
-
 def test_a_missing_folder_and_a_file_are_refused(tmp_path):
     assert "does not exist; give" in refusal(tmp_path / "nowhere")
     (tmp_path / "file").write_text("")
@@ -69,13 +60,12 @@ def test_a_missing_folder_and_a_file_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "text", "message"),
-    [("config.json", None, "has no config.json"),
-     ("model.safetensors", None, "has no weights; expected model.safetensors or "
-      "model.safetensors.index.json.")],
+    ("name", "message"),
+    [("config.json", "has no config.json"),
+     ("model.safetensors", "has no weights; expected model.safetensors or model.safetensors.index.json.")],
 )  # fmt: skip
-def test_a_folder_with_a_file_that_is_missing_or_broken_is_refused(folder, name, text, message):
-    (folder / name).unlink() if text is None else (folder / name).write_text(text)
+def test_a_folder_in_which_a_file_is_missing_is_refused(folder, name, message):
+    (folder / name).unlink()
     assert message in refusal(folder)
 
 
@@ -83,16 +73,6 @@ def test_a_folder_with_a_file_that_is_missing_or_broken_is_refused(folder, name,
 def test_an_unknown_architecture_and_one_of_another_kind_are_refused(folder, kind, name):
     edit(folder, model_type=kind, architectures=[name])
     assert "Cannot load the model" in refusal(folder)
-
-
-class Hostile:
-    """A pickle of this makes a file when it is loaded."""
-
-    def __init__(self, marker):
-        self.marker = marker
-
-    def __reduce__(self):
-        return open, (str(self.marker), "w")
 
 
 def test_pickled_weights_are_refused_and_not_opened(folder, tmp_path):
@@ -111,23 +91,6 @@ def test_pickles_beside_safetensors_are_ignored(folder, tmp_path):
         (folder / name).write_bytes(pickle.dumps(Hostile(marker)))
     HuggingFacePolicy(folder, TASK)
     assert not marker.exists()
-
-
-@pytest.mark.parametrize("model_type", ["llama", "hostile"])
-def test_a_model_that_wants_its_own_code_is_refused_and_the_code_does_not_run(folder, tmp_path, model_type):
-    hostile_code(folder, tmp_path / "ran")
-    auto_map = {"AutoConfig": "modeling_hostile.C", "AutoModelForCausalLM": "modeling_hostile.M"}
-    edit(folder, auto_map=auto_map, model_type=model_type)
-    assert "'auto_map': the model asks to run Python code of its folder" in refusal(folder)
-    assert not (tmp_path / "ran").exists()
-
-
-def test_a_tokenizer_that_wants_its_own_code_is_refused_and_the_code_does_not_run(folder, tmp_path):
-    hostile_code(folder, tmp_path / "ran")
-    edit(folder, "tokenizer_config.json", auto_map={"AutoTokenizer": [None, "modeling_hostile.T"]})
-    refuses("auto_map", task_for_model, TASK, folder)
-    assert "auto_map" in refusal(folder)
-    assert not (tmp_path / "ran").exists()
 
 
 def test_a_cut_weights_file_is_refused(folder):

@@ -258,13 +258,9 @@ SAME = ("actor/grad_norm", "rollout_corr/ess_kish_sequence_raw", "reward/mean", 
 
 @pytest.fixture(scope="module")
 def cell(tmp_path_factory):
-    from testbed.policies.hf.tiny_model import Lesson, train_base
-    from testbed.worlds.task_registry import build_task
-
-    task = build_task("running-sum", digits=2, modulus=2)
-    folder = tmp_path_factory.mktemp("real") / "m"
-    lesson = Lesson(steps=30)
-    return dataclasses.replace(CELL, model=str(train_base(folder, task, width=16, layers=1, lesson=lesson)))
+    folder, task = tmp_path_factory.mktemp("real") / "m", RunningSum(digits=2, modulus=2)
+    train_base(folder, task, width=16, layers=1, lesson=Lesson(steps=30))
+    return dataclasses.replace(CELL, model=str(folder))
 
 
 def in_ranks(cell, folder):

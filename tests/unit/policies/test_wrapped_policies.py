@@ -2,7 +2,6 @@
 
 from dataclasses import replace
 
-import numpy as np
 import pytest
 import torch
 from support.quick import quick
@@ -11,7 +10,6 @@ from support.small_runs import LENGTHS, TOY
 from testbed.pipeline import trace
 from testbed.pipeline.design import from_words
 from testbed.staleness import build_source, schedule
-from testbed.training.loop import train
 from testbed.worlds.build_world import build_world
 
 TABLE = replace(LENGTHS, steps=3)
@@ -68,13 +66,6 @@ def test_weights_that_do_not_move_have_ratio_one_under_every_schedule(run, wrap,
         rollout = source.batch(theta, step).rollout
         drift = (world.logp(theta, rollout) - rollout.logp_mu_RBT)[rollout.mask_RBT].abs().max()
         assert drift < 1e-6, f"|log ratio| is {drift:.2g} at step {step}, though the weights do not move"
-
-
-@pytest.mark.parametrize("name", ["exact", "in-flight", "partial"])
-def test_training_at_learning_rate_zero_keeps_every_ratio_at_one(name, tmp_path):
-    run = under(TRANSFORMER, name, tmp_path, precision="fp8-tensor matrices=all")
-    table = train(replace(run, learning_rate=0.0))
-    assert np.abs(table["rollout_corr/log_rho_token_p999"]).max() < 1e-6
 
 
 def test_an_engine_around_a_rounded_policy_keeps_its_roundings():

@@ -149,8 +149,9 @@ def test_noise_on_a_teacher_has_a_finite_scale(scale):
     refuses("expected a finite number of at least 0", placed, run)
 
 
-def test_a_task_without_room_for_a_solution_says_which_has_it():
+def test_a_task_without_room_for_a_solution_or_that_cannot_mend_says_which_can():
     refuses("hinted-sum", placed, changed(HINTED, task="running-sum", teacher="solution", recipe="opd"))
+    refuses("styled-sum", check_arguments, [changed(STYLED, task="guess", task_args={})])
 
 
 STYLED = Run(
@@ -178,7 +179,3 @@ def test_graded_rewards_fail_below_what_counts_as_a_success():
     rollout = world.generate(theta_RP, 0)
     loose, strict = (guide_for(changed(STYLED, guide_args=given)) for given in ({}, {"most": 0.99}))
     assert strict.choose(rollout).sum() > loose.choose(rollout).sum()
-
-
-def test_a_task_that_cannot_mend_answers_says_which_can():
-    refuses("styled-sum", check_arguments, [changed(STYLED, task="guess", task_args={})])

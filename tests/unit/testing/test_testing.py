@@ -244,6 +244,7 @@ def test_an_oracle_decides_without_draws():
     for call in (
         lambda: assert_unbiased(None, 1e-9, exact=0.0, err_msg="mine"),
         lambda: assert_unbiased(None, 0.0, exact=1e-9, err_msg="mine"),
+        lambda: assert_unbiased(None, 0.0, exact=0.11, atol=0.1, err_msg="mine"),
         lambda: assert_unbiased(None, 1e-12, exact=1.1e-12, err_msg="mine"),
         lambda: assert_unbiased(None, 0.75, exact=0.7501, err_msg="mine"),
         lambda: assert_equivalent(None, 0.75, margin=0.05, exact=0.8, err_msg="mine"),
@@ -255,7 +256,7 @@ def test_an_oracle_decides_without_draws():
 
 def test_no_argument_is_ignored_and_no_draws_are_too_few():
     refuses("`atol` is for `exact` alone", assert_unbiased, normal(), 0.0, std=1.0, discrepancy=0.1, atol=1.0)
-    refuses("n is 0, expected the number of draws", min_discrepancy, 0, std=1.0)
+
     call = {"means": 0.0, "discrepancy": 0.5, "bounds": (-1.0, 1.0)}
     refuses("0 draws cannot tell", assert_variance_below, np.zeros(0), 1.0, **call)
 
@@ -383,12 +384,3 @@ def test_the_standard_deviation_on_the_page_is_that_of_the_bandit():
     assert_unbiased(None, 27 / 16, exact=mu @ estimate**2 - (mu @ estimate) ** 2)
     with pytest.raises(AssertionError):
         assert_unbiased(None, 0.75, exact=mu @ (mu / pi * np.array([0.0, 1.0])))
-
-
-def test_an_absolute_tolerance_is_for_exact_numbers():
-    call = {"std": 1.0, "discrepancy": 1.0, "atol": 0.1}
-    refuses("`atol` is for `exact` alone", assert_unbiased, np.zeros(100), 0.0, **call)
-    assert_unbiased(None, 0.0, exact=0.09, atol=0.1)
-    assert fails(assert_unbiased, None, 0.0, exact=0.11, atol=0.1)
-    assert fails(assert_unbiased, None, 0.0, exact=1e-11)
-    assert_unbiased(None, 0.0, exact=1e-13)
