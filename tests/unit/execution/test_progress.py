@@ -61,6 +61,18 @@ def test_a_sweep_that_was_refused_says_nothing_of_its_cells():
     assert (stream.getvalue(), shown.planned, shown.done, shown.failed, shown.left) == ("", 0, 0, 0, None)
 
 
+def test_a_sweep_behind_another_has_a_pace_of_its_own(monkeypatch):
+    clock = Clock(monkeypatch)
+    shown = Progress()
+    for seconds in (600, 10):
+        shown.start(planned=40, done=0)
+        shown.steps("a", ["c"] * 40, share=0.0)
+        clock.now += seconds
+        shown.steps("a", ["c"] * 40, share=0.5)
+        assert shown.left == seconds
+        shown.finished("a", 40)
+
+
 def test_a_bar_shows_cells_failures_and_notes():
     stream = Terminal()
     shown = Bar(stream)
