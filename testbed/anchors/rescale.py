@@ -4,8 +4,9 @@ import math
 from dataclasses import replace
 
 from testbed.anchors import anchor
-from testbed.config.run import Run
+from testbed.config.run import Arguments, Run
 from testbed.errors import UserError
+from testbed.policies.optimizers import BETAS
 from testbed.recipes import Recipe, recipe
 
 
@@ -23,11 +24,19 @@ def rescaled_rate(rate: float, parts: int, optimizer: str) -> float:
     return rate / (math.sqrt(parts) if optimizer == "adam" else parts)
 
 
+def rescaled_betas(run: Run, parts: int) -> Arguments:
+    """Return the optimizer's arguments with Adam's betas beta^(1 / parts): the same memory in samples."""
+    if run.optimizer != "adam" or parts == 1:
+        return run.optimizer_args
+    given = {**BETAS, **dict(run.optimizer_args)}
+    return tuple((name, x if name == "eps" else float(x) ** (1 / parts)) for name, x in given.items())
+
+
 def smaller_batches(run: Run, parts: int) -> Run:
     """Return the run with 1 / parts of the prompts per batch: as many samples, with the same age in samples.
 
-    Steps, lag and the distance of logged rows grow by `parts`; learning rate and the decay of an averaged
-    anchor are rescaled. Raises UserError if the prompts cannot be divided.
+    Steps, lag and the distance of logged rows grow by `parts`; learning rate, Adam's betas and the decay of
+    an averaged anchor are rescaled. Raises UserError if the prompts cannot be divided.
     """
     if parts < 1 or run.prompts % parts:
         raise UserError(
@@ -41,6 +50,7 @@ def smaller_batches(run: Run, parts: int) -> Run:
         lag=run.lag * parts,
         log_every=run.log_every * parts,
         learning_rate=rescaled_rate(run.learning_rate, parts, run.optimizer),
+        optimizer_args=rescaled_betas(run, parts),
     )
     decay = average_of(run)
     if decay is None:

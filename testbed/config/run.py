@@ -19,7 +19,7 @@ RUN_VERSION = 1
 YOUNGER = (
     "staleness", "staleness_args", "age_limit", "too_old", "mismatch", "mismatch_args", "anchor",
     "anchor_args", "prefix", "prefix_args", "critic", "critic_args", "teacher", "teacher_args", "guide",
-    "guide_args", "verifier", "verifier_args",
+    "guide_args", "verifier", "verifier_args", "optimizer_args",
 )  # fmt: skip
 """Fields added after RUN_VERSION 1: at their default the id ignores them, so no older result is renamed."""
 
@@ -100,6 +100,8 @@ class Run:
     """Step size of the optimizer."""
     optimizer: Literal["sgd", "adam"] = "sgd"
     """Plain gradient descent or Adam (beta 0.9, 0.999, eps 1e-8)."""
+    optimizer_args: Arguments = ()
+    """Arguments of Adam, as (name, value) pairs: beta1, beta2, eps."""
     max_grad_norm: float = 0.0
     """Gradient norm above which the gradient is scaled down; 0 switches it off."""
     warm_start_steps: int = 0

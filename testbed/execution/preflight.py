@@ -9,6 +9,8 @@ from collections.abc import Callable, Collection, Iterable, Iterator
 from operator import attrgetter
 from pathlib import Path
 
+import torch
+
 from envs.tokens.token_task import TokenTask
 from testbed.anchors import build_anchor
 from testbed.config.argument_types import wrong_types
@@ -19,6 +21,7 @@ from testbed.critics import check_critic, parts
 from testbed.errors import UserError, refuse
 from testbed.execution.memory import Room, too_large
 from testbed.execution.packs import Shard, plan_into
+from testbed.policies.optimizers import build_optimizer
 from testbed.prefixes import source_for, with_parents
 from testbed.recipes import recipe
 from testbed.staleness import check_past, plan_for
@@ -236,6 +239,10 @@ def _check_verifier(cell: Run) -> None:
         )
 
 
+def _check_optimizer(cell: Run) -> None:
+    build_optimizer(cell.optimizer, dict(cell.optimizer_args), torch.empty(0))
+
+
 Check = Callable[[Run], None]
 
 CHECKS: tuple[tuple[tuple[str, ...], Check], ...] = (
@@ -252,5 +259,6 @@ CHECKS: tuple[tuple[tuple[str, ...], Check], ...] = (
     ((*TASK, "recipe", "recipe_args", "critic", "critic_args"), _check_signals),
     ((*TASK, "recipe", "recipe_args", *TEACHER, "group", "age_limit", "too_old"), _check_teacher),
     ((*TASK, "recipe", "recipe_args", *VERIFIER), _check_verifier),
+    (("optimizer", "optimizer_args"), _check_optimizer),
 )
 """The checks, each with the fields that it depends on."""

@@ -3,12 +3,15 @@
 Functional: weights in, weights out, so a snapshot is an assignment. A test compares both with torch.optim.
 """
 
-from typing import Protocol
+import inspect
+from collections.abc import Mapping
+from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from testbed.errors import UserError, unknown
 from testbed.policies.toy import compiled
 
 
@@ -29,10 +32,27 @@ class SGD:
         return theta_RP - learning_rate_R[:, None] * grad_RP
 
 
-class Adam:
-    """Adam (Kingma & Ba 2015, Algorithm 1) with beta = (0.9, 0.999), eps = 1e-8."""
+BETAS = {"beta1": 0.9, "beta2": 0.999}
 
-    def __init__(self, theta_RP: Tensor, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
+
+class Adam:
+    """Adam (Kingma & Ba 2015, Algorithm 1), with BETAS and eps = 1e-8 by default.
+
+    Raises UserError for a beta outside [0, 1) and an eps that is not above 0.
+    """
+
+    def __init__(
+        self,
+        theta_RP: Tensor,
+        beta1: float = BETAS["beta1"],
+        beta2: float = BETAS["beta2"],
+        eps: float = 1e-8,
+    ) -> None:
+        if not (0 <= beta1 < 1 and 0 <= beta2 < 1 and eps > 0):
+            raise UserError(
+                f"optimizer_args are beta1 {beta1:g}, beta2 {beta2:g} and eps {eps:g}; expected betas from 0 "
+                "to below 1 and eps above 0."
+            )
         self.beta1, self.beta2, self.eps = beta1, beta2, eps
         self.first_RP = torch.zeros_like(theta_RP)
         self.second_RP = torch.zeros_like(theta_RP)
@@ -58,4 +78,18 @@ class Adam:
         return torch.sub(theta_RP, room_RP, out=room_RP)
 
 
-OPTIMIZERS = {"sgd": SGD, "adam": Adam}
+OPTIMIZERS: dict[str, type[SGD] | type[Adam]] = {"sgd": SGD, "adam": Adam}
+
+
+def build_optimizer(optimizer: str, args: Mapping[str, Any], theta_RP: Tensor) -> Optimizer:
+    """Return an optimizer by its name; raise UserError for arguments that it has not."""
+    made = OPTIMIZERS[optimizer]
+    known = [*inspect.signature(made).parameters][1:]
+    for name, value in args.items():
+        if not known:
+            raise UserError(f"optimizer '{optimizer}' takes no arguments, but optimizer_args has '{name}'.")
+        if name not in known:
+            raise unknown(f"argument of optimizer '{optimizer}'", name, known)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise UserError(f"optimizer_args.{name} is {value!r}, expected a number.")
+    return made(theta_RP, **args)

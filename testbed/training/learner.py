@@ -17,7 +17,7 @@ from testbed.data.rollout import Rollout
 from testbed.data.select import demonstrate, stack, with_origin
 from testbed.data.signals import Signals
 from testbed.objectives import objective
-from testbed.policies.optimizers import OPTIMIZERS
+from testbed.policies.optimizers import build_optimizer
 from testbed.recipes.composition import Arguments, Hyper, Recipe
 from testbed.teachers import OWN, Teacher, build_teacher
 from testbed.training.replay_buffer import ReplayBuffer
@@ -122,7 +122,7 @@ class Learner:
     ) -> None:
         self.recipe, self.rows, self.world = block.recipe, block.rows, world
         self.steps, self.seeds = runs[0].steps, tuple(run.seed for run in runs)
-        self.optimizer = OPTIMIZERS[runs[0].optimizer](theta_CP)
+        self.optimizer = build_optimizer(runs[0].optimizer, dict(runs[0].optimizer_args), theta_CP)
         self.teacher = teacher or replace(build_teacher(runs, world, theta_CP), first=self.rows.start)
         self.keeps_teacher = runs[0].teacher != OWN
         self.anchor_spec = (runs[0].anchor, runs[0].anchor_args)

@@ -300,6 +300,11 @@ def test_dividing_a_batch_keeps_samples_their_age_and_the_drift_per_sample():
     assert small.learning_rate == run.learning_rate / 4
     assert dict(small.anchor_args) == {"decay": pytest.approx(0.8)}
     assert rescaled_rate(1.0, 4, "adam") == 0.5
+    adam = dataclasses.replace(run, optimizer="adam", optimizer_args=(("eps", 1e-6), ("beta1", 0.5)))
+    assert dict(smaller_batches(adam, 4).optimizer_args) == pytest.approx(
+        {"beta1": 0.5 ** (1 / 4), "beta2": 0.999 ** (1 / 4), "eps": 1e-6}, rel=1e-12
+    )
+    assert smaller_batches(adam, 1) == adam
     assert smaller_batches(run, 1) == run
     refuses("prompts is 8, which 3 does not divide", smaller_batches, run, 3)
     refuses("which 0 does not divide", smaller_batches, run, 0)

@@ -239,5 +239,5 @@ def test_a_grid_varies_its_last_axis_fastest_and_names_unknown_axes():
     assert [(cell.lag, cell.seed) for cell in cells] == [(0, 0), (0, 1), (4, 0), (4, 1)]
     told = refuses("", grid, Run(), lagg=[0])
     assert told.startswith(
-        "Unknown field of Run 'lagg'. Did you mean 'lag'? Known, 10 of 38: lag, policy_args, "
+        "Unknown field of Run 'lagg'. Did you mean 'lag'? Known, 10 of 39: lag, policy_args, "
     )
