@@ -205,3 +205,47 @@ ADAM.claim(
     "decay rescaled, batches of a 4th and a 16th of the size change PPO-EWMA's mean accuracy along the run "
     "by less than 0.01, in the median over seeds.",
 ).equal(changes, within=SAME)
+
+
+FEW_ARMS = tuple((name, parts) for name in ("EWMA", "EWMA, same betas") for parts in PARTS)
+
+
+def few_cells() -> tuple[Run, ...]:
+    """PPO-EWMA on 32 and on 8 responses a batch, with Adam's betas rescaled or as they are."""
+    return tuple(cell for arm, cell in zip(ARMS, adam_cells(), strict=True) if arm in FEW_ARMS)
+
+
+BELOW = Experiment(
+    "batch-size-below-32",
+    question="Where batches are small already, does PPO-EWMA with Adam learn the same from smaller ones?",
+    source=EWMA,
+    differs="as in batch-size-with-adam",
+    cells=few_cells,
+    stop=Stop(block=32, cap=256, first=300, fresh=3000),
+    keys=("anchor", "lag", "prompts", DECAY, BETA, "learning_rate", "seed"),
+    metrics=("accuracy", CURVE),
+    margins={"change of the mean accuracy along the run that counts as invariant": SAME},
+    figure=Plot(
+        "final by setting",
+        x="prompts: prompts per batch, 8 responses each",
+        y=f"{CURVE}: mean accuracy along the run",
+        arm=("arm",),
+        of=lambda table: table.assign(
+            arm=table[BETA].isna().map({True: "same betas", False: "betas rescaled"})
+        ),
+    ),
+    systems={"Batch-size invariance (PPO-EWMA)": "32 and 8 responses a batch, of one run of 4,096"},
+)
+
+
+def quarter(table: Frame) -> pd.Series:
+    """Return PPO-EWMA's mean accuracy at 8 responses a batch minus that at 32, by seed."""
+    return (_curve(table, "EWMA", 16) - _curve(table, "EWMA", 4)).dropna()
+
+
+BELOW.claim(
+    "ppo-ewma-with-adam-is-invariant-from-32-to-8-responses",
+    "In the toy LLM on fresh data, a quarter of 32 responses a batch, with Adam's rate halved and its betas "
+    "and the average's decay rescaled, changes PPO-EWMA's mean accuracy along the run by less than 0.01, in "
+    "the median over seeds.",
+).equal(quarter, within=SAME)
