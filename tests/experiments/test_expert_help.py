@@ -59,4 +59,4 @@ def test_pilot_scores_come_again():
     name = "sft"
     here = tuned_training.score(EXPERTS.ways[name], 0, [EXPERTS.chosen[name]["rate"]])
     assert next(iter(here.values())) == pytest.approx(EXPERTS.chosen[name]["score"], abs=0.05)
-    assert (PILOT, PILOTS) == (5_000_000, 4)
+    assert (PILOT, PILOTS) == (5_000_000, 32)

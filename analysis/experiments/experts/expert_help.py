@@ -78,8 +78,7 @@ IN_ORDER = "sorted: "
 """Prefix of arms that sort ten digits, where base models differ less in what they can learn."""
 SLOWER, HOT, RATES = (5.6e-4, 1e-3, 1.8e-3), (5.6e-3, 1e-2, 1.8e-2), (3e-3, 5.6e-3, 1e-2)
 """First rates of slower and of hotter arms, and of those that are tuned by `well`."""
-well = partial(Way, rates=RATES, pilots=32)
-"""Arms of which a third of the runs fails, so that few pilots mislead."""
+well = partial(Way, rates=RATES)
 
 
 def _guided(start: Run, guide: str, knob: str = "count", **fields: Any) -> Callable[[float], Run]:
@@ -93,7 +92,7 @@ GRADED = replace(LONGER, verifier="steps")
 COUNTS, STEPS = (1, 2, 4, 6), (10, 25, 50, 100, 200)
 WEIGHTS = (0.03, 0.1, 0.3, 0.6, 0.9)
 LOWER = (0.003, 0.01, *WEIGHTS)
-slower_way = partial(Way, rates=SLOWER)
+slower_way = partial(Way, rates=SLOWER, pilots=4)
 WAYS: Mapping[str, Way] = {
     "grpo": well(with_recipe(OWN, "grpo")),
     "sft": well(with_recipe(TAUGHT, "sft")),

@@ -21,7 +21,7 @@ def _way(
     return way(lambda value: known(at(value)), ladder, whole)
 
 
-way = partial(Way, rates=(1.8e-3, 3e-3, 5.6e-3), pilots=8)
+way = partial(Way, rates=(1.8e-3, 3e-3, 5.6e-3))
 WAYS = {
     "grpo": _way("grpo"),
     "wide clip": _way("grpo", "eps_high", (0.28, 0.5, 1.0, 2.0, 4.0, 8.0),

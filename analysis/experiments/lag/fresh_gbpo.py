@@ -38,7 +38,12 @@ def _soft(run: Run) -> Callable[[float], Arm]:
 
 
 WAYS = {
-    name: Way(with_recipe(run, recipe, "eps_low+eps_high", ("passes", 4)), CLIPS, rates=(3e-4, 5.6e-4, 1e-3))
+    name: Way(
+        with_recipe(run, recipe, "eps_low+eps_high", ("passes", 4)),
+        CLIPS,
+        rates=(3e-4, 5.6e-4, 1e-3),
+        pilots=4,
+    )
     for start, run in (("", FRESH), ("half, ", HALF))
     for name, recipe in ((f"{start}grpo", "decoupled"), (f"{start}gbpo", "gbpo"))
 }

@@ -48,7 +48,7 @@ def _reset(share: float, stored: bool = False) -> Arm:
     return replace(arm, run=replace(arm.run, prefix="teacher", prefix_args=how), begin=begin)
 
 
-way = partial(Way, rates=(5.6e-4, 1e-3, 1.8e-3), pilots=8)
+way = partial(Way, rates=(5.6e-4, 1e-3, 1.8e-3))
 OFFLINE = with_recipe(SELDOM, "online_dpo", "beta", lag=SELDOM.steps)
 RESETS = Family({
     "ppo": way(held(SELDOM), (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16)),

@@ -39,12 +39,12 @@ LONG = replace(
 )
 """From a base right on a quarter of the sums; on pilots, few comparisons first help PPO and then mislead
 it."""
-THIRDS = (1e-4, 3e-4, 1e-3, 3e-3)
-STRONG, BASES, FEW = (0.05, 0.2, 0.5, 1.0, 2.0), (0.05, 0.1, 0.2, 0.4, 0.8), (1.8e-3, 3e-3, 5.6e-3)
+LONG_RATES = (3e-4, 5.6e-4, 1e-3)
+STRONG, BASES, FEW = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6), (0.05, 0.1, 0.2, 0.4, 0.8), (1.8e-3, 3e-3, 5.6e-3)
 """KL coefficients and bases of SAFE's threshold where the reward model is refitted, and rates."""
 GOLD = replace(TINY, steps=100, log_every=10, teacher_noise=0.35, critic="head")
 HALVES = replace(GOLD, staleness="windowed", staleness_args=(("tokens", 3),), steps=200, log_every=20)
-BETAS, LAMBDAS = (0.001, 0.01, 0.05, 0.2, 1.0), (0.5, 0.8, 0.95, 0.99, 1.0)
+LAMBDAS = (0.5, 0.8, 0.95, 0.99, 1.0)
 FINER, FACTORS = tuple(0.0125 * 2.0**k for k in range(-3, 7)), (0.025, 0.05, 0.1, 0.2, 0.3, 0.6, 1.2)
 
 
@@ -184,19 +184,19 @@ def _pairs(run: Run = PROXY) -> Callable[[float], Arm]:
 
 longer_way = partial(Way, rates=SLOWER[2:], pilots=64)
 WAYS: Mapping[str, Way] = {
-    "ppo-max": Way(held(), FINER, pilots=32),
+    "ppo-max": Way(held(), FINER),
     "mended, ppo-max": Way(
         lambda beta: replace(held(MENDED)(beta), later=PROXY), STRONG, by="area", rates=FEW
     ),
     "mended, safe": Way(_safe(), BASES, by="area", rates=FEW),
     "mended, frozen": Way(_safe(frozen=True), BASES, like="mended, safe"),
-    "long, bare ppo": Way(_bare(LONG), LAMBDAS, True, rates=THIRDS, pilots=8),
-    "long, ppo-max": Way(held(LONG), (0.02, 0.1, 0.2, 0.5, 1.0, 2.0), rates=THIRDS, pilots=8),
-    "p3o": Way(_pairs(), FINER, pilots=32),
+    "long, bare ppo": Way(_bare(LONG), LAMBDAS, True, rates=LONG_RATES),
+    "long, ppo-max": Way(held(LONG), FINER[2:], rates=LONG_RATES),
+    "p3o": Way(_pairs(), FINER),
     "longer, p3o": longer_way(_pairs(LONGER), FINER),
     "longer, dpo": longer_way(with_recipe(LONGER, "online_dpo", "beta"), FACTORS),
-    "seldom, bare ppo": Way(_bare(SELDOM), LAMBDAS, True, rates=SLOWER),
-    "seldom, ppo-max": Way(held(SELDOM), BETAS, rates=SLOWER),
+    "seldom, bare ppo": Way(_bare(SELDOM), LAMBDAS, True, rates=SLOWER[1:4]),
+    "seldom, ppo-max": Way(held(SELDOM), FINER, rates=SLOWER[1:4]),
     "whole responses": Way(with_recipe(GOLD, "ppo", "lam", ("normalize", True)), LAMBDAS, True),
     **{
         f"halves, {name}": Way(

@@ -87,7 +87,7 @@ def _from(shown: Shown, **more: bool) -> Callable[[float], Arm]:
 
 
 FEW, FEWER, EASY = Shown(), Shown(8), Shown(below=4)
-KLS, RATES = (0, 0.3, 1, 3, 10, 30), (1e-5, 1e-4, 1e-3, 3e-3)
+KLS, RATES = (0, 0.3, 1, 3, 10, 30), (1e-4, 3e-4, 1e-3, 1.8e-3, 3e-3, 5.6e-3)
 """Coefficients of the KL to SFT, and first rates; rate 0 or a large coefficient stays near SFT."""
 
 
