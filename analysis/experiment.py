@@ -99,6 +99,7 @@ class Experiment:
     from_rows: result rows -> table; by default one row per cell, see analysis.tables.cell_table.
     compute: () -> table, for numbers that need no runs.
     old: () -> arms of such a table that learn from old data, where it has no column "lag".
+    pilots: () -> how many pilot seeds chose an arm's setting, by the arm's name.
     keys: columns that tell the rows apart; of cells, fields of Run, or arguments as "recipe_args.eps".
     metrics: the other columns; of cells, words as analysis.tables.cell_table explains.
     budget: at which equal budget arms that still learn are compared, where that is the question.
@@ -129,6 +130,7 @@ class Experiment:
     from_rows: Callable[[pd.DataFrame], Table] | None = None
     compute: Callable[[], Table] | None = None
     old: Callable[[], Collection[str]] | None = None
+    pilots: Callable[[], Mapping[str, int]] | None = None
     keys: tuple[str, ...] = ()
     metrics: tuple[str, ...] = ()
     budget: str = ""

@@ -53,6 +53,8 @@ SIMULATED = "pipelines"
 """Area of experiments on simulated queues: their seeds repeat one design and draw no world."""
 MORE_IS_BETTER = ("accuracy", "area", "best", "last val/pass@8")
 """Outcomes that a better rate could only raise; for others, such as an entropy, the direction is unknown."""
+FAILING, ENOUGH_PILOTS = 0.1, 32
+"""Share of an arm's runs below half of its median from which fewer pilot seeds choose settings by chance."""
 NOTHING_TO_GAIN = 0.98
 """Score of a chosen rate above which a better one beyond the edge cannot matter."""
 ON_BASE_DATA = 0.6
@@ -80,6 +82,8 @@ def design_answers(
         experiment = EXPERIMENTS[name]
         yield from worlds(experiment, frame)
         yield from tuned(rates_of(experiment.name), entry.function, read, evidence)
+        if experiment.pilots is not None:
+            yield from enough_pilots(experiment.pilots(), read, evidence)
         yield from long_enough(base_data_of(experiment.name), read)
         systems = [each for each, part in experiment.judges().items() if entry.name in part.claims]
         old = frozenset(experiment.old()) if experiment.old is not None else old
@@ -148,6 +152,23 @@ def tuned(
     count = sum(len(each) for each in rows)
     said = f"at the edge of its grid: {'; '.join(edges)}" if edges else f"{count} rates, no edge that counts"
     yield Answer("tuned", not edges, said)
+
+
+def enough_pilots(pilots: Mapping[str, int], read: Sequence[Read], evidence: Evidence) -> Iterator[Answer]:
+    """Yield whether enough pilot seeds chose the setting of every compared arm of which many runs fail.
+
+    pilots: by the arm's name. A run fails below half of its arm's median. The better arm passes, as a better
+    setting could only enlarge the difference found.
+    """
+    arms = {str(each.where["arm"]): each.values for each in read
+            if each.column in MORE_IS_BETTER and each.where.get("arm") in pilots}  # fmt: skip
+    if leaning(evidence) in (SUPPORTED, REFUTED) and len(arms) > 1:
+        arms.pop(max(arms, key=lambda name: float(arms[name].mean())))
+    fails = {name: float((x_N < np.median(x_N) / 2).mean()) for name, x_N in arms.items()}
+    for name, share in fails.items():
+        if share >= FAILING:
+            said = f"{pilots[name]} pilots chose the setting of {name}, of which {share:.0%} of the runs fail"
+            yield Answer("tuned", pilots[name] >= ENOUGH_PILOTS, said)
 
 
 def long_enough(base: pd.DataFrame, read: Sequence[Read]) -> Iterator[Answer]:

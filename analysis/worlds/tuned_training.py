@@ -114,6 +114,10 @@ class Family:
         runs = {name: way.arm(way.ladder[0]).run for name, way in self.ways.items()}
         return {name for name, run in runs.items() if run.lag or run.staleness not in ("exact", "windowed")}
 
+    def pilots(self) -> dict[str, int]:
+        """Return how many pilot seeds chose the setting of each arm."""
+        return {name: self.ways[way.like or name].pilots for name, way in self.ways.items()}
+
     def table(self, metrics: Sequence[str], seeds: Sequence[Any], names: Sequence[str] = ()) -> pd.DataFrame:
         """Return a row per arm and seed: the metrics, the setting, and whether it lies at an end.
 
@@ -155,6 +159,7 @@ class Family:
             keys=("run", "arm", "seed"),
             metrics=("rate", "knob", "at end", *metrics),
             old=self.old,
+            pilots=self.pilots,
             **more,
         )
 

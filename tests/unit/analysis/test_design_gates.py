@@ -109,6 +109,21 @@ def test_of_many_arms_a_comparison_alone_says_which_are_compared():
     }
 
 
+@pytest.mark.parametrize("level, failing, pilots, word, wanted", [
+    (0.9, 4, 31, "supported", False), (0.9, 4, 32, "supported", True), (0.9, 3, 31, "supported", None),
+    (0.2, 4, 31, "refuted", None), (0.2, 4, 31, "no difference", False),
+])  # fmt: skip
+def test_where_a_tenth_of_the_runs_fails_32_pilots_choose_unless_the_arm_wins(
+    level, failing, pilots, word, wanted
+):
+    shaky = np.where(np.arange(32) < failing, 0.19, 0.4)
+    reads = [Read("accuracy", GOOD, np.full(32, level)), Read("accuracy", BAD, shaky)]
+    found = [*gates.enough_pilots({"good": 4, "bad": pilots}, reads, evidence(word))]
+    assert holds(found).get("tuned") is wanted
+    told = f"{pilots} pilots chose the setting of bad, of which 12% of the runs fail"
+    assert [each.why for each in found] == [told] * (wanted is not None)
+
+
 def test_rates_are_those_that_the_cells_are_made_with():
     found = gates.rates_of("rapid-updates")
     row = found[(found["recipe"] == "rapid") & (found["staleness_args"] == "period=2")].iloc[0]
