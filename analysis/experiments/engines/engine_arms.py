@@ -51,7 +51,7 @@ ENGINES = Family(WAYS)
 
 SEEDS, FEWER, MORE, LITTLE = 128, 48, 0.02, 0.05
 """Seeds of a run of noisy arms, and of the others; margins of accuracy gained and lost. The margins were set
-before the table was made. """
+before the table was made."""
 FP8_ARMS = ("full precision", "fp8 on both sides")
 METRICS = ("accuracy", "area", "collapsed", "mean rollout_corr/ess_kish_sequence_raw")
 
