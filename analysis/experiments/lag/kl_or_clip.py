@@ -26,8 +26,7 @@ def ways(name: str) -> dict[str, Way]:
 
     On fresh data decoupled PPO is GRPO with several passes.
     """
-    way, base = partial(Way, rates=(RATES[name],), pilots=8), task(name)
-    more = 8 if name == "sorted" else 16
+    way, base = partial(Way, rates=(RATES[name],), pilots=8 if name == "sorted" else 32), task(name)
 
     def passes(recipe: str) -> tuple[str, int]:
         return "passes", int(ARMS.value(f"{recipe} passes, {name}"))
@@ -45,11 +44,11 @@ def ways(name: str) -> dict[str, Way]:
     found = {
         f"grpo passes, {name}": way(with_recipe(base, "decoupled", "passes"), PASSES),
         f"mdpo passes, {name}": way(with_recipe(base, "mdpo", "passes"), PASSES),
-        f"grpo, {name}": way(clipped, WIDTHS, pilots=more),
-        f"mdpo, {name}": way(sized, sizes, pilots=more),
+        f"grpo, {name}": way(clipped, WIDTHS),
+        f"mdpo, {name}": way(sized, sizes),
     }
     if name == "sums":
-        found[WITHOUT] = way(endless, PASSES, pilots=more)
+        found[WITHOUT] = way(endless, PASSES)
     return found
 
 
