@@ -14,7 +14,7 @@ SKIPS = replace(WHOLE, mismatch="skip-layers", mismatch_args=(("ratio", 0.125),)
 RATES, CAPS = (3e-4, 5.6e-4, 1e-3, 1.8e-3), (1, 2, 4, 8, 32, 128, 1024)
 NESTED = Family(
     {
-        "all layers": Way(with_recipe(WHOLE, "rec_oneside", "", *UNCORRECTED), rates=RATES),
+        "all layers": Way(with_recipe(WHOLE, "rec_oneside", "", *UNCORRECTED), rates=RATES, pilots=4),
         "no weights": Way(with_recipe(SKIPS, "rec_oneside", "", *UNCORRECTED), rates=RATES),
         "weights by token": Way(with_recipe(SKIPS, "tis", "cap", ("level", "token")), CAPS, rates=RATES),
         "weights by sequence": Way(

@@ -72,7 +72,7 @@ def _arm(least: float = 0.0, anchors: float = 0, recipe: str = "grpo") -> Arm:
 
 LEASTS, COUNTS = (0.25, 0.375, 0.5, 0.625, 0.75), (1, 2, 4, 6)
 """Least distances of scores, from none up by one step, and experts' answers in a group."""
-at: Callable[..., Way] = lambda make, *ladder: Way(make, ladder or (0,), True)  # noqa: E731
+at: Callable[..., Way] = lambda make, *ladder: Way(make, ladder or (0,), True, pilots=4)  # noqa: E731
 WAYS: Mapping[str, Way] = {
     "grpo": at(lambda _: _arm()),
     "sft": at(lambda _: _arm(recipe="sft")),

@@ -86,12 +86,12 @@ def _changed(whole: bool, world: Any, _base: Tensor) -> Change:
 
 def _replaying(whole: bool) -> Way:
     at = with_recipe(GUESS, "spear", "share", ("warm_up", EARLY if whole else 1))
-    return Way(at, (0.25, 0.5, 0.75), True, partial(_changed, whole))
+    return Way(at, (0.25, 0.5, 0.75), True, partial(_changed, whole), pilots=4)
 
 
 PLAIN = "self-imitation"
 WAYS: Mapping[str, Way] = {
-    "grpo": Way(with_recipe(GUESS, "grpo")),
+    "grpo": Way(with_recipe(GUESS, "grpo"), pilots=4),
     PLAIN: _replaying(False),
     "spear": _replaying(True),
 }

@@ -6,7 +6,7 @@ from typing import Any
 
 from analysis.experiments.experts.sparse_arms import HARD, MUCH, POPE, known
 from analysis.lab import asks, strips
-from analysis.worlds.tuned_training import Family, Way, with_recipe
+from analysis.worlds.tuned_training import PILOTS, Family, Way, with_recipe
 
 SEEDS, LATER, FRESH = 32, 370_000, 10_000
 """Seeds of a run, offset past those of other tables, and of early arms past those of the others."""
@@ -21,7 +21,7 @@ def _way(
     return way(lambda value: known(at(value)), ladder, whole)
 
 
-way = partial(Way, rates=(1.8e-3, 3e-3, 5.6e-3))
+way = partial(Way, rates=(1.8e-3, 3e-3, 5.6e-3), pilots=8)
 WAYS = {
     "grpo": _way("grpo"),
     "wide clip": _way("grpo", "eps_high", (0.28, 0.5, 1.0, 2.0, 4.0, 8.0),
@@ -33,7 +33,7 @@ WAYS = {
         lambda share: known(RARELY, share=share, shortest=True), (0.125, 0.25, 0.5, 0.75, 1.0), True
     ),
 }  # fmt: skip
-EARLY = {f"early, {name}": replace(each, by="area") for name, each in WAYS.items()}
+EARLY = {f"early, {name}": replace(each, by="area", pilots=PILOTS) for name, each in WAYS.items()}
 SOLVED = Family({**WAYS, **EARLY}, by="accuracy")
 """Arms at their best settings for the final accuracy, and (early) for the mean accuracy along training."""
 

@@ -22,7 +22,7 @@ OPEN = (("eps_low", 1e9), ("eps_high", 1e9))
 def _ways(lag: int) -> dict[str, Way]:
     at = partial(with_recipe, replace(BASE, lag=lag), "rec")
     ways = {
-        name: Way(at("eps_low+eps_high", ("weight", weight)), CLIPS, True, rates=RATES)
+        name: Way(at("eps_low+eps_high", ("weight", weight)), CLIPS, True, rates=RATES, pilots=6)
         for name, weight in ARMS.items()
     }
     bare = Way(at("", ("weight", "none"), *OPEN), rates=RATES)

@@ -11,7 +11,7 @@ import numpy as np
 from analysis.experiments.rewards.reward_arms import DRPO, LITTLE, SELDOM, held
 from analysis.lab import asks, strips
 from analysis.worlds.edited_training import Arm
-from analysis.worlds.tuned_training import Family, Way, with_recipe
+from analysis.worlds.tuned_training import PILOTS, Family, Way, with_recipe
 
 if TYPE_CHECKING:
     from analysis.worlds.edited_training import Tensor
@@ -48,13 +48,13 @@ def _reset(share: float, stored: bool = False) -> Arm:
     return replace(arm, run=replace(arm.run, prefix="teacher", prefix_args=how), begin=begin)
 
 
-way = partial(Way, rates=(5.6e-4, 1e-3, 1.8e-3))
+way = partial(Way, rates=(5.6e-4, 1e-3, 1.8e-3), pilots=8)
 OFFLINE = with_recipe(SELDOM, "online_dpo", "beta", lag=SELDOM.steps)
 RESETS = Family({
     "ppo": way(held(SELDOM), (0.0025, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16)),
     "resets": way(_reset, SHARES, True),
     "stored resets": way(lambda share: _reset(share, True), SHARES, True),
-    "dpo": way(OFFLINE, (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8)),
+    "dpo": way(OFFLINE, (0.0125, 0.025, 0.05, 0.1, 0.2, 0.4, 0.8), pilots=PILOTS),
 })  # fmt: skip
 
 EXPERIMENT = RESETS.experiment(

@@ -44,7 +44,7 @@ STRONG, BASES, FEW = (0.05, 0.1, 0.2, 0.4, 0.8, 1.6), (0.05, 0.1, 0.2, 0.4, 0.8)
 """KL coefficients and bases of SAFE's threshold where the reward model is refitted, and rates."""
 GOLD = replace(TINY, steps=100, log_every=10, teacher_noise=0.35, critic="head")
 HALVES = replace(GOLD, staleness="windowed", staleness_args=(("tokens", 3),), steps=200, log_every=20)
-LAMBDAS = (0.5, 0.8, 0.95, 0.99, 1.0)
+BETAS, LAMBDAS = (0.001, 0.01, 0.05, 0.2, 1.0), (0.5, 0.8, 0.95, 0.99, 1.0)
 FINER, FACTORS = tuple(0.0125 * 2.0**k for k in range(-3, 7)), (0.025, 0.05, 0.1, 0.2, 0.3, 0.6, 1.2)
 
 
@@ -182,6 +182,7 @@ def _pairs(run: Run = PROXY) -> Callable[[float], Arm]:
     return lambda beta: Arm(replace(run, recipe="p3o"), _charged(beta))
 
 
+few = partial(Way, ladder=LAMBDAS, whole=True, pilots=4)
 longer_way = partial(Way, rates=SLOWER[2:], pilots=64)
 WAYS: Mapping[str, Way] = {
     "ppo-max": Way(held(), FINER),
@@ -195,13 +196,11 @@ WAYS: Mapping[str, Way] = {
     "p3o": Way(_pairs(), FINER),
     "longer, p3o": longer_way(_pairs(LONGER), FINER),
     "longer, dpo": longer_way(with_recipe(LONGER, "online_dpo", "beta"), FACTORS),
-    "seldom, bare ppo": Way(_bare(SELDOM), LAMBDAS, True, rates=SLOWER[1:4]),
-    "seldom, ppo-max": Way(held(SELDOM), FINER, rates=SLOWER[1:4]),
-    "whole responses": Way(with_recipe(GOLD, "ppo", "lam", ("normalize", True)), LAMBDAS, True),
+    "seldom, bare ppo": Way(_bare(SELDOM), LAMBDAS, True, rates=SLOWER, pilots=4),
+    "seldom, ppo-max": Way(held(SELDOM), BETAS, rates=SLOWER, pilots=4),
+    "whole responses": few(with_recipe(GOLD, "ppo", "lam", ("normalize", True))),
     **{
-        f"halves, {name}": Way(
-            with_recipe(HALVES, "ppo", "lam", ("advantage", name), ("normalize", True)), LAMBDAS, True
-        )
+        f"halves, {name}": few(with_recipe(HALVES, "ppo", "lam", ("advantage", name), ("normalize", True)))
         for name in ("egae", "gae")
     },
 }

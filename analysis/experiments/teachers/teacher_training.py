@@ -73,8 +73,8 @@ def _sized(group: int, change: Maker | None = None) -> Callable[[float], Arm]:
 
 
 WAYS: Mapping[str, Way] = {
-    "grpo": Way(_sized(8), SIZES, True, rates=RATES),
-    "opsd": Way(_sized(1, distilled(shown=True)), SIZES, True, rates=RATES),
+    "grpo": Way(_sized(8), SIZES, True, rates=RATES, pilots=4),
+    "opsd": Way(_sized(1, distilled(shown=True)), SIZES, True, rates=RATES, pilots=4),
     "opsd, nothing shown": Way(_sized(1, distilled(shown=False)), SIZES, like="opsd"),
 }
 TAUGHT = Family(WAYS, by="area")
