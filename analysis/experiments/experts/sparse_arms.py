@@ -145,7 +145,7 @@ WAYS: Mapping[str, Way] = {
     "grpo for pass@8": Way(with_recipe(RARE, "grpo"), by="last val/pass@8"),
     "staged, flat": Way(with_recipe(STAGED, "grpo")),
     "staged, subtrees": Way(_below, (0.1, 0.25, 0.5, 0.75, 1.0), True),
-    **{name: Way(with_recipe(OLD, "ppo", "eps", ("loss", loss)), CLIPS)
+    **{name: Way(with_recipe(OLD, "ppo", "eps", ("loss", loss)), CLIPS, pilots=4)
        for name, loss in (("token ppo", "ppo_clip"), ("turn ppo", "turn_ppo"), ("st-ppo", "st_ppo"))},
 }  # fmt: skip
 SPARSE = Family(WAYS, by="accuracy")
