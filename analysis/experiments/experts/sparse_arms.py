@@ -154,7 +154,7 @@ SPARSE = Family(WAYS, by="accuracy")
 SEEDS, FEWER, PAIR, LEAST, MORE, MUCH = 240, 48, 20, 12, 0.02, 0.1
 """Seeds of a run, of arms that needed fewer, of two arms on hard sums, and of GRPO there; margins of
 accuracy or pass@8, and of accuracy on hard sums. Set before the table."""
-OPEN = ("grpo", "best of k", "grpo for pass@8")
+OPEN = ("grpo", "best of k", "grpo for pass@8", "staged, flat", "staged, subtrees")
 TURNS_OPEN, SOME = ("token ppo", "st-ppo"), 240
 """Arms of open claims, and two that cost twenty times as much per seed."""
 TRACED, STUCK = ("hard, prefixes", "hard, imitated first"), ("hard, grpo",)
