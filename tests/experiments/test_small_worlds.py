@@ -12,7 +12,7 @@ from analysis.experiments.control import flow_policies, parallel_td3
 from analysis.experiments.engines import draft_states
 from analysis.experiments.engines.draft_states import acceptance, accepted_length
 from analysis.experiments.experts import searched_sinusoid
-from analysis.experiments.experts.expert_help import alignment
+from analysis.experiments.experts.expert_mixtures import alignment
 from analysis.experiments.offline import offline_iql
 from analysis.experiments.pairs import equivalent_groups
 from analysis.experiments.pipelines import gains_at_scale
