@@ -87,13 +87,12 @@ SORTED = [name for name in EXPERTS.ways if name.startswith(IN_ORDER)]
 MIXED, GRADES, AGAIN = SORTED[:-3], SORTED[-3:], 30_000
 """Seeds of CHORD's arms, tuned again on more pilots and run on unused seeds; seeds on graded rewards."""
 OPEN, MORE_SEEDS = ("grpo", "dgrpo", "rubrics"), 512
-CHECKED, MOST = (f"{OTHER}whole answers", f"{OTHER}erring splices"), 640
-"""Arms of claims that 128 + 128 seeds left open, and seeds of a run."""
+"""Arms of claims that 128 + 128 seeds left open, and their seeds of a run."""
 
 
 EXPERIMENT = EXPERTS.experiment(
-    METRICS, MOST, (
-        ((), SEEDS), (OPEN, MORE_SEEDS), (CHECKED, MOST), (MIXED, FIRST, AGAIN), (GRADES, SEEDS, FRESH),
+    METRICS, MORE_SEEDS, (
+        ((), SEEDS), (OPEN, MORE_SEEDS), (MIXED, FIRST, AGAIN), (GRADES, SEEDS, FRESH),
     ),
     question="What does an expert's help add where a base model is seldom right, every arm at its best?",
     source="CHORD (2025), arXiv:2508.11408, and the sources of the other arms, as each claim says",

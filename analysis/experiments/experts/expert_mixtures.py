@@ -56,8 +56,8 @@ SEEDS, LATER, DYPO = 128, 900_000, 0.048
 LENGTH = {"steps": 900, "log_every": 45}
 """At 300 steps the gaps between these arms still moved."""
 ALONE, BESIDE = replace(OWN, **LENGTH), replace(TAUGHT, **LENGTH)
-STEPS = (10, 25, 50, 100, 200, 400)
-WEIGHTS = (0.015, 0.03, 0.06, 0.12, 0.25, 0.5, 0.9)
+STEPS = (10, 25, 50, 100, 200, 400, 600, 750)
+WEIGHTS = (0.015, 0.03, 0.06, 0.12, 0.25, 0.5, 0.9, 0.95, 0.98)
 GATED = with_recipe(
     BESIDE, "chord", "peak+valley", ("share", 0.0), guide="rescue", guide_args=(("count", 8),)
 )
