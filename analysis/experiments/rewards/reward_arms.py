@@ -192,7 +192,7 @@ WAYS: Mapping[str, Way] = {
     "mended, safe": Way(_safe(), BASES, by="area", rates=FEW),
     "mended, frozen": Way(_safe(frozen=True), BASES, like="mended, safe"),
     "long, bare ppo": Way(_bare(LONG), LAMBDAS, True, rates=LONG_RATES),
-    "long, ppo-max": Way(held(LONG), FINER[2:], rates=LONG_RATES),
+    "long, ppo-max": Way(held(LONG), (0.02, 0.1, 0.2, 0.5, 1.0, 2.0), rates=LONG_RATES, pilots=8),
     "p3o": Way(_pairs(), FINER),
     "longer, p3o": longer_way(_pairs(LONGER), FINER),
     "longer, dpo": longer_way(with_recipe(LONGER, "online_dpo", "beta"), FACTORS),

@@ -126,7 +126,12 @@ EXPERIMENT = SELF.experiment(
         "fresh prompts; the reward is the log-ratio of the trained model to its base, minus a tuned multiple "
         "of the KL to it; or its log-likelihood without the base; or the log-ratio of responses to other "
         "prompts, with multiple and rate tuned alike."),
-    systems={"Self-Rewarding PPO": Part(claims=("self-rewarding-*", "self-rewards-*"))},
+    systems={
+        "Self-Rewarding PPO": Part(
+            "no critic; beyond its demonstrations rewards of responses to other prompts do as well",
+            ("self-rewarding-*", "self-rewards-*"),
+        )
+    },
 )  # fmt: skip
 
 
