@@ -45,6 +45,15 @@ def test_a_central_claim_without_a_verdict_is_one_message():
         status(System(1, "x", "A", "", "", ("gone",)), {})
 
 
+def test_an_experiment_judges_a_system_by_its_own_claims_alone():
+    made = Experiment("e", question="Is it?", source="s", systems={"OAPL": Part("a part", ("gains-*", "c"))})
+    for name in ("gains-a", "gains-b"):
+        made.claim(name, "It is so.", kind="identity")(lambda: None)
+    refuses("Experiment 'e' judges 'OAPL' by c; it makes gains-a, gains-b", made.judges)
+    made.claim("c", "It is so.", kind="identity")(lambda: None)
+    assert made.judges()["OAPL"] == Part("a part", ("gains-a", "gains-b", "c"))
+
+
 def test_every_training_recipe_says_what_a_fair_test_needs_and_what_ours_has(tmp_path, monkeypatch):
     for name, text in listed.asked().items():
         left = [word in text for word in (" Done: ", " Wrong: ", " Wrong for ", " Wrong in ", " Open: ")]
