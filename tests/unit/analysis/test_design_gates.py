@@ -109,7 +109,7 @@ def test_of_many_arms_a_comparison_alone_says_which_are_compared():
     }
 
 
-@pytest.mark.parametrize("level, failing, pilots, word, wanted", [
+@pytest.mark.parametrize(("level", "failing", "pilots", "word", "wanted"), [
     (0.9, 4, 31, "supported", False), (0.9, 4, 32, "supported", True), (0.9, 3, 31, "supported", None),
     (0.2, 4, 31, "refuted", None), (0.2, 4, 31, "no difference", False),
 ])  # fmt: skip
