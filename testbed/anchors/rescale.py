@@ -2,11 +2,12 @@
 
 import math
 from dataclasses import replace
+from inspect import signature
 
 from testbed.anchors import anchor
 from testbed.config.run import Arguments, Run
 from testbed.errors import UserError
-from testbed.policies.optimizers import BETAS
+from testbed.policies.optimizers import Adam
 from testbed.recipes import Recipe, recipe
 
 
@@ -28,7 +29,8 @@ def rescaled_betas(run: Run, parts: int) -> Arguments:
     """Return the optimizer's arguments with Adam's betas beta^(1 / parts): the same memory in samples."""
     if run.optimizer != "adam" or parts == 1:
         return run.optimizer_args
-    given = {**BETAS, **dict(run.optimizer_args)}
+    betas = {name: signature(Adam).parameters[name].default for name in ("beta1", "beta2")}
+    given = {**betas, **dict(run.optimizer_args)}
     return tuple((name, x if name == "eps" else float(x) ** (1 / parts)) for name, x in given.items())
 
 

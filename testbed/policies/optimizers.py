@@ -32,22 +32,13 @@ class SGD:
         return theta_RP - learning_rate_R[:, None] * grad_RP
 
 
-BETAS = {"beta1": 0.9, "beta2": 0.999}
-
-
 class Adam:
-    """Adam (Kingma & Ba 2015, Algorithm 1), with BETAS and eps = 1e-8 by default.
+    """Adam (Kingma & Ba 2015, Algorithm 1), by default with beta = (0.9, 0.999), eps = 1e-8.
 
     Raises UserError for a beta outside [0, 1) and an eps that is not above 0.
     """
 
-    def __init__(
-        self,
-        theta_RP: Tensor,
-        beta1: float = BETAS["beta1"],
-        beta2: float = BETAS["beta2"],
-        eps: float = 1e-8,
-    ) -> None:
+    def __init__(self, theta_RP: Tensor, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
         if not (0 <= beta1 < 1 and 0 <= beta2 < 1 and eps > 0):
             raise UserError(
                 f"optimizer_args are beta1 {beta1:g}, beta2 {beta2:g} and eps {eps:g}; expected betas from 0 "

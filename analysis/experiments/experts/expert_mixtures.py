@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from analysis.experiments.experts.expert_help import CHORD, MORE, OWN, TAUGHT, well
 from analysis.lab import Part, asks, strips
@@ -53,9 +53,9 @@ def aligned(batch: Batch, rollout: Rollout, logp: Tensor, _step: int) -> Batch:
 
 SEEDS, LATER, DYPO = 128, 900_000, 0.048
 """Seeds of a run, offset past those of other tables; DYPO's margin of accuracy. Set before the table."""
-LENGTH = {"steps": 900, "log_every": 45}
-"""At 300 steps the gaps between these arms still moved, and at 900 too: the best number of lessons, 600, leaves
-GRPO a third of the steps."""
+LENGTH: dict[str, Any] = {"steps": 900, "log_every": 45}
+"""At 300 steps the gaps between these arms still moved, and at 900 too: the best number of lessons, 600,
+leaves GRPO a third of the steps."""
 ALONE, BESIDE = replace(OWN, **LENGTH), replace(TAUGHT, **LENGTH)
 STEPS = (10, 25, 50, 100, 200, 400, 600, 750)
 WEIGHTS = (0.015, 0.03, 0.06, 0.12, 0.25, 0.5, 0.9, 0.95, 0.98)

@@ -7,6 +7,7 @@ are divided into whole groups, so that an advantage means the same in each.
 """
 
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -132,7 +133,10 @@ def adam_cells() -> tuple[Run, ...]:
         run = replace(smaller_batches(whole, parts), seed=0)
         if name in RATE_POWER:
             run = replace(run, learning_rate=whole.learning_rate / parts ** RATE_POWER[name])
-        kept = {"EWMA, same decay": {"anchor_args": HELD}, "EWMA, same betas": {"optimizer_args": ()}}
+        kept: dict[str, dict[str, Any]] = {
+            "EWMA, same decay": {"anchor_args": HELD},
+            "EWMA, same betas": {"optimizer_args": ()},
+        }
         found.append(replace(run, **kept.get(name, {})))
     return tuple(found)
 

@@ -27,6 +27,7 @@ def ways(name: str) -> dict[str, Way]:
     On fresh data decoupled PPO is GRPO with several passes.
     """
     way, base = partial(Way, rates=(RATES[name],), pilots=8 if name == "sorted" else 32), task(name)
+    fewer = 8 if name == "sorted" else 16
 
     def passes(recipe: str) -> tuple[str, int]:
         return "passes", int(ARMS.value(f"{recipe} passes, {name}"))
@@ -45,10 +46,10 @@ def ways(name: str) -> dict[str, Way]:
         f"grpo passes, {name}": way(with_recipe(base, "decoupled", "passes"), PASSES),
         f"mdpo passes, {name}": way(with_recipe(base, "mdpo", "passes"), PASSES),
         f"grpo, {name}": way(clipped, WIDTHS),
-        f"mdpo, {name}": way(sized, sizes),
+        f"mdpo, {name}": way(sized, sizes, pilots=fewer),
     }
     if name == "sums":
-        found[WITHOUT] = way(endless, PASSES)
+        found[WITHOUT] = way(endless, PASSES, pilots=fewer)
     return found
 
 
