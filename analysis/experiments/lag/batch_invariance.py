@@ -237,6 +237,9 @@ BELOW = Experiment(
         of=lambda table: table.assign(
             arm=table[BETA].isna().map({True: "same betas", False: "betas rescaled"})
         ),
+        says="Shows mean accuracy along a run on sums of six digits, by prompts per batch, for as many "
+        "samples in all: PPO-EWMA with Adam's rate divided by the root of c and the average's decay "
+        "adapted to batches c times smaller, and Adam's betas adapted as well or as they are.",
     ),
     systems={"Batch-size invariance (PPO-EWMA)": "32 and 8 responses a batch, of one run of 4,096"},
 )
