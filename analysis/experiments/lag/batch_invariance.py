@@ -174,7 +174,8 @@ ADAM = Experiment(
     ),
     systems={
         "Batch-size invariance (PPO-EWMA)": "from 128 down to 8 responses, where more and smaller steps "
-        "still learn faster at rate / sqrt(c); for plain gradient descent see batch-invariance"
+        "still learn faster at rate / sqrt(c); betas become beta^(1/c), as this project reads the source, "
+        "whose own formula was not at hand; for plain gradient descent see batch-invariance"
     },
 )
 

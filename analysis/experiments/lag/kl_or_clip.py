@@ -26,8 +26,8 @@ def ways(name: str) -> dict[str, Way]:
 
     On fresh data decoupled PPO is GRPO with several passes.
     """
-    way, base = partial(Way, rates=(RATES[name],), pilots=8 if name == "sorted" else 32), task(name)
-    fewer = 8 if name == "sorted" else 16
+    many, fewer = (8, 8) if name == "sorted" else (32, 16)
+    way, base = partial(Way, rates=(RATES[name],), pilots=many), task(name)
 
     def passes(recipe: str) -> tuple[str, int]:
         return "passes", int(ARMS.value(f"{recipe} passes, {name}"))
