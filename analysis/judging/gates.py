@@ -167,7 +167,7 @@ def enough_pilots(pilots: Mapping[str, int], read: Sequence[Read], evidence: Evi
     fails = {name: float((x_N < np.median(x_N) / 2).mean()) for name, x_N in arms.items()}
     for name, share in fails.items():
         if share >= FAILING:
-            said = f"{pilots[name]} pilots chose the setting of {name}, of which {share:.0%} of the runs fail"
+            said = f"{pilots[name]} pilot seeds chose the setting of {name}, and {share:.0%} of its runs fail"
             yield Answer("tuned", pilots[name] >= ENOUGH_PILOTS, said)
 
 

@@ -4,6 +4,7 @@ Functional: weights in, weights out, so a snapshot is an assignment. A test comp
 """
 
 import inspect
+import math
 from collections.abc import Mapping
 from typing import Any, Protocol
 
@@ -35,14 +36,14 @@ class SGD:
 class Adam:
     """Adam (Kingma & Ba 2015, Algorithm 1), by default with beta = (0.9, 0.999), eps = 1e-8.
 
-    Raises UserError for a beta outside [0, 1) and an eps that is not above 0.
+    Raises UserError for a beta outside [0, 1) and an eps that is not finite and above 0.
     """
 
     def __init__(self, theta_RP: Tensor, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
-        if not (0 <= beta1 < 1 and 0 <= beta2 < 1 and eps > 0):
+        if not (0 <= beta1 < 1 and 0 <= beta2 < 1 and 0 < eps < math.inf):
             raise UserError(
                 f"optimizer_args are beta1 {beta1:g}, beta2 {beta2:g} and eps {eps:g}; expected betas from 0 "
-                "to below 1 and eps above 0."
+                "to below 1 and a finite eps above 0."
             )
         self.beta1, self.beta2, self.eps = beta1, beta2, eps
         self.first_RP = torch.zeros_like(theta_RP)

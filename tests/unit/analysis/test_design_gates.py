@@ -120,7 +120,7 @@ def test_where_a_tenth_of_the_runs_fails_32_pilots_choose_unless_the_arm_wins(
     reads = [Read("accuracy", GOOD, np.full(32, level)), Read("accuracy", BAD, shaky)]
     found = [*gates.enough_pilots({"good": 4, "bad": pilots}, reads, evidence(word))]
     assert holds(found).get("tuned") is wanted
-    told = f"{pilots} pilots chose the setting of bad, of which 12% of the runs fail"
+    told = f"{pilots} pilot seeds chose the setting of bad, and 12% of its runs fail"
     assert [each.why for each in found] == [told] * (wanted is not None)
 
 

@@ -42,7 +42,8 @@ def test_each_replica_moves_as_under_torch_with_its_own_learning_rate(name, dtyp
     ("sgd", ("beta1", 0.5), "optimizer 'sgd' takes no arguments, but optimizer_args has 'beta1'"),
     ("adam", ("beta3", 0.5), "Unknown argument of optimizer 'adam' 'beta3'. Did you mean 'beta2'"),
     ("adam", ("beta1", 1), "beta1 1, beta2 0.999 and eps 1e-08; expected betas from 0 to below 1"),
-    ("adam", ("eps", 0.0), "eps 0; expected betas from 0 to below 1 and eps above 0"),
+    ("adam", ("eps", 0.0), "eps 0; expected betas from 0 to below 1 and a finite eps above 0"),
+    ("adam", ("eps", float("inf")), "and eps inf; expected betas"),
     ("adam", ("beta2", "half"), "optimizer_args.beta2 is 'half', expected a number"),
 ])  # fmt: skip
 def test_arguments_that_an_optimizer_cannot_have_are_refused_before_a_run(optimizer, given, said):
