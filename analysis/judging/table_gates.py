@@ -175,13 +175,13 @@ def _long_enough(
     if check.first is None or check.second is None or check.x or end not in ENDS:
         return
     rises = table if f"rise {end}" in table else remeasured(experiment)
-    if budget and rises is not table:
-        yield Answer("long enough", True, f"at a budget, {budget}")
-        return
     arms = (check.first, check.second)
     gaps = difference(table, end, *arms, **check.over)
     opens = {} if rises is None else difference(rises, f"rise {end}", *arms, **check.over)
     if not opens or not all(x_N.size for x_N in opens.values()):
+        if budget:
+            yield Answer("long enough", True, f"at a budget, {budget}")
+            return
         yield lacking("long enough", experiment, "finals without a curve that says whether their gap closes")
         return
     own = rises is table
@@ -203,6 +203,8 @@ def _long_enough(
     said = f"the gap {what} by {share:.2g} {of} over the last fifth of the steps"
     if not own:
         said += f", 95 % interval to {high:.2g}, in {min(map(len, opens.values()))} runs made again"
-    if low <= STILL_MOVING < high:
+    if budget:
+        said = f"at a budget, {budget}; {said}"
+    elif low <= STILL_MOVING < high:
         said = f"{NOT_RECORDED}, so few runs leave it open, {said}"
-    yield Answer("long enough", low <= STILL_MOVING, said)
+    yield Answer("long enough", bool(budget) or low <= STILL_MOVING, said)

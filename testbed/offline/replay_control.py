@@ -39,7 +39,8 @@ def replay_q(
     model_share: share of drawn steps with the current policy's action and an outcome from the empirical model
     (MAD-TD); on_policy: power p in the chance exp(p mean log pi(a|s)) of drawing a step, mean over its
     trajectory (ARB, 0 uniform); weight_bound: largest norm of the weights, error_bound: largest |TD error|
-    used, 0 for none (FlashSAC).
+    used, 0 for none (FlashSAC); reset_every: updates after which weights and target start anew, 0 for never
+    (Nikishin et al. 2022).
 
     Raises UserError for an unknown or negative setting, a wrong shape or a batch below 1. Source: Lin
     (1992) for replay; Watkins & Dayan (1992) for the target; settings name their sources in parentheses.

@@ -19,6 +19,7 @@ Words = NDArray[np.uint64]
 Q_SETTINGS = {
     "step_size": 0.1, "updates": 1.0, "epsilon": 0.1, "temperature": 0.0, "target_every": 0.0,
     "model_share": 0.0, "on_policy": 0.0, "weight_bound": 0.0, "error_bound": 0.0,
+    "reset_every": 0.0,
 }  # fmt: skip
 """Settings of `replay_q`, explained there, with their defaults."""
 ACTOR_SETTINGS = {"critic_rate": 0.1, "actor_rate": 0.1, "replays": 0.0, "repel": 1.0, "reach": 0.0}
@@ -28,7 +29,7 @@ MOST_TRIES = 64
 """Rejections after which an on-policy draw accepts the next step."""
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 _STEP, _UPDATES, _EPSILON, _TEMPERATURE, _TARGET, _MODEL, _ON_POLICY = range(7)
-_WEIGHT_BOUND, _ERROR_BOUND = 7, 8
+_WEIGHT_BOUND, _ERROR_BOUND, _RESET = 7, 8, 9
 
 
 @njit(cache=True, error_model="numpy", forceinline=True)
@@ -215,6 +216,7 @@ def _play_q(
     state_2 = np.array([_mix(key), np.uint64(0)])
     # Without a target network both are one array, so the target follows at every update.
     target_F = weight_F.copy() if hyper_K[_TARGET] >= 1.0 else weight_F
+    initial_F = weight_F.copy()
     row_N, error_N = np.zeros(batch, np.int64), np.zeros(batch)
     q_A, law_A = np.zeros(actions), np.zeros(actions)
     s, time, credit, done = _index(start_S, _uniform(state_2)), 0, 0.0, 0
@@ -237,6 +239,8 @@ def _play_q(
         s, time = (_index(start_S, _uniform(state_2)), 0) if last else (following, time)
         credit += hyper_K[_UPDATES]
         while credit >= 1.0:
+            if hyper_K[_RESET] >= 1.0 and done > 0 and done % int(hyper_K[_RESET]) == 0:
+                weight_F[:], target_F[:] = initial_F, initial_F
             if hyper_K[_TARGET] >= 1.0 and done % int(hyper_K[_TARGET]) == 0:
                 target_F[:] = weight_F
             credit, done = credit - 1.0, done + 1

@@ -12,9 +12,10 @@ from envs.logged_data import covering
 from testbed.offline.tabular_offline import fitted_q, greedy
 
 NAME = "constrained-ogsrl"
-SEEDS, FRESH, STATES, ACTIONS, LOGGED = 240, 20_000, 12, 5, 4
+SEEDS, FRESH, STATES, ACTIONS, LOGGED = 480, 26_000, 12, 5, 4
 """FRESH: offset of the seeds, so that worlds differ from those of earlier tables."""
-SIZES = (300, 1000, 3000)
+SIZES = (100, 300, 1000, 3000)
+"""Logged steps; at 100 a logged pair was seen about twice, from 1000 on no guardian has a risk to avoid."""
 LURE, COST = 1.0, 1000.0
 """Extra reward of an unsafe state, and what a step there costs where the plan is charged for it."""
 MARGIN, NEAR = 0.01, 0.1
@@ -92,10 +93,10 @@ asks(EXPERIMENT,
     ("trajectory-guardian-keeps-sampled-plans-safe", "From 3000 logged steps, plans within the trajectory "
      "guardian are unsafe in under 0.01 of their steps.", {"guardian": "trajectories", "steps": SIZES[-1]},
      None, {"below": True}),
-    ("action-guardian-with-costs-is-not-enough", "From 3000 logged steps, plans within the action guardian "
+    ("action-guardian-with-costs-is-not-enough", "From 100 logged steps, plans within the action guardian "
      "that pay 1000 for a step in an unsafe state are there in 0.01 more of their steps than plans within "
      "the trajectory guardian.", {"guardian": "actions, costs"}, {"guardian": "trajectories"},
-     {"over": {"steps": SIZES[-1]}}),
+     {"over": {"steps": SIZES[0]}}),
     outcome="unsafe", by=MARGIN,
 )  # fmt: skip
 

@@ -285,6 +285,15 @@ def test_runs_are_made_again_where_a_gate_is_open_and_added_to(monkeypatch, tmp_
 def test_a_comparison_at_a_budget_that_its_design_states_may_end_while_the_gap_closes():
     why = {row["claim"]: row["checked"] for row in by_claim().values() if row["experiment"] == "arena"}
     assert "at a budget, sorted 300 steps" in why["m2po-gains-over-tuned-grpo-at-lag-64-on-sorted"]
+    frame = rows_table(0.8, 0.5)
+    frame["rise accuracy"] = np.repeat([0.1, 0.3], 32)
+    made = Experiment("e", question="Is it?", source="s", compute=rows_table, keys=("arm", "seed"))
+    gain(0.1)(made.claim("c", "It is so."))
+    evidence, units, arms = gates.examine(made.claims["c"], frame)
+    found = table_gates.answers(made.claims["c"].function, units, arms, evidence, "e", "900 steps")
+    (answer,) = [each for each in found if each.gate == "long enough"]
+    assert answer.holds
+    assert answer.why.startswith("at a budget, 900 steps; the gap closes by 0.6")
 
 
 # An arm in the method's place

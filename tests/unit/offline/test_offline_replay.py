@@ -89,7 +89,7 @@ def learned_q(world, key, feature, weight, *, steps, every, batch, capacity, log
     a log."""
     tables, actions, draws = world.tables, world.actions, Draws(key)
     weight, memory = np.array(weight), list(logged)
-    target, counted, summed = weight.copy(), {}, {}
+    initial, target, counted, summed = weight.copy(), weight.copy(), {}, {}
     for x, paid, then, going, _ in logged:
         counted.setdefault(x, []).append(then if going else None)
         summed[x] = summed.get(x, 0.0) + paid
@@ -135,6 +135,8 @@ def learned_q(world, key, feature, weight, *, steps, every, batch, capacity, log
         s, time = (draws.index(tables.start_S), 0) if last else (then, time)
         credit += chosen["updates"]
         while credit >= 1:
+            if chosen["reset_every"] and done and done % int(chosen["reset_every"]) == 0:
+                weight = target = initial.copy()
             if chosen["target_every"] and done % int(chosen["target_every"]) == 0:
                 target = weight.copy()
             credit, done, slope = credit - 1, done + 1, np.zeros(len(weight))
@@ -177,6 +179,7 @@ WAYS = {
     "on policy": {"on_policy": 1.5, "updates": 1.0, "epsilon": 0.4, "capacity": 9, "step_size": 0.3},
     "on policy, rarely": {"on_policy": 30.0, "epsilon": 0.1, "temperature": 0.2, "offline": True},
     "bounds": {"weight_bound": 0.8, "error_bound": 0.3, "step_size": 0.9, "updates": 2.0, "epsilon": 0.9},
+    "resets": {"reset_every": 7.0, "target_every": 3.0, "updates": 2.0, "step_size": 0.6, "initial": 0.5},
     "features": {"feature_SAF": MIX, "updates": 2.0, "step_size": 0.2, "offline": True, "capacity": 31},
 }
 
