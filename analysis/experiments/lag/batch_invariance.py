@@ -226,7 +226,7 @@ BELOW = Experiment(
     source=EWMA,
     differs="as in batch-size-with-adam",
     cells=few_cells,
-    stop=Stop(block=32, cap=256, first=300, fresh=3000),
+    stop=Stop(block=32, cap=1024, first=300, fresh=3000),
     keys=("anchor", "lag", "prompts", DECAY, BETA, "learning_rate", "seed"),
     metrics=("accuracy", CURVE),
     margins={"change of the mean accuracy along the run that counts as invariant": SAME},
