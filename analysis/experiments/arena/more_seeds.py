@@ -61,9 +61,9 @@ EXPERIMENT = Experiment(
     budget=", ".join(f"{name} {TASKS[name].steps} steps" for name in EACH),
     margins={"final accuracy that counts": MARGIN},
     figure=strips("final: final accuracy", "Shows final accuracy from old data at the arena's settings: at "
-        "lag 64 DISPO, CISPO and DAPO on 16-digit sums, means over 64 seeds, and CTPO and GRPO on ten sorted "
-        "digits, means over 8; on single seeds, M2PO and GRPO on guesses at lag 256, and MinPRO and CISPO on "
-        "14 sorted digits at lag 400."),
+        "lag 64 DISPO, CISPO and DAPO on 16-digit sums (means over 64 seeds), CTPO and GRPO on ten sorted "
+        "digits (over 8), at lag 256 M2PO and GRPO on guesses, at 400 MinPRO and CISPO on 14 sorted digits.",
+        panel="task", panel_label="task"),
     systems={
         "DISPO": Part(claims=("dispo-*",)),
         "CTPO (cumulative token)": Part(claims=("ctpo-*",)),

@@ -54,7 +54,7 @@ EXPERIMENT: Experiment = TUNED.experiment(
     margins={"value that counts": MORE},
     figure=Plot(
         "final by setting", x="updates: updates per step", y="value: value of the greedy policy",
-        arm=("arm: samples",),
+        arm=("arm: beside replay",),
         says="Shows the value of the greedy policy of a linear critic with half as many features as pairs, "
         "against updates per step of the world, on random MDPs: with replay alone (none), with a share of "
         "samples in which the action is the learner's own and the outcome a count model's, and with weights "
