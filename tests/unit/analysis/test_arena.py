@@ -128,6 +128,7 @@ def test_finals_from_the_first_seed_of_the_replication_on_are_its_run(tmp_path):
 def test_a_rank_counts_better_arms_and_its_interval_holds_ties():
     finals = {"best": (0.9, 0.9), "equal": (0.4, 0.6), "worst": (0.1, 0.1)}
     committed = pd.DataFrame([row(arm, s, x) for arm, xs in finals.items() for s, x in enumerate(xs)])
+    committed = pd.concat([committed, pd.DataFrame([row("best", 2, 0.0)])])  # a seed that others lack
     mine = pd.DataFrame([row("mine", s, x) for s, x in enumerate((0.6, 0.41))])
     found = own.ranked(committed, mine).iloc[0]
     assert (found["rank"], found["rank_low"], found["rank_high"], found["of"]) == (2, 2, 3, 4)
@@ -225,6 +226,8 @@ def test_unknown_tasks_and_those_without_headroom_are_refused():
     refuses("no-such", task, "no-such")
     for fresh in (0.49, 0.95):
         refuses("headroom", refuse_without_headroom, "sorted", fresh)
+    for fresh in (0.5, 0.9):
+        refuse_without_headroom("sorted", fresh)
     frame = pd.DataFrame([row("grpo", 0, 0.95, lag=0), row("grpo", 0, 0.6)])
     refuses("headroom", own.rivals, frame, "sorted", 64, "mine")
     refuses("no runs", own.rivals, frame, "sorted", 7, "mine")
@@ -405,11 +408,6 @@ def test_more_seeds_run_at_the_settings_of_the_table_and_join_its_rows(tmp_path,
     )
 
 
-def test_more_seeds_of_an_arm_that_the_table_lacks_are_refused(capsys):
-    words = ["--task", "sorted", "--lag", "256", "--arm", "rec", "--seeds", "64"]
-    assert "need --arm" in refused(capsys, "arena", "run", *words)
-
-
 @pytest.mark.slow
 @pytest.mark.parametrize(("target", "least", "most"), [(0.4, 0.0, 0.0), (0.6, 0.1, 0.9)])
 def test_bapos_bounds_move_at_the_targets_of_the_arena_alone(target, least, most, tmp_path):
@@ -447,8 +445,8 @@ def test_rates_halfway_to_far_neighbors_are_tried_and_near_ones_are_not():
     knob = ((("cap", 1),), (("cap", 2),))
     far = {(rate, args): [score] for rate, score in ((1e-3, 0.1), (3e-3, 0.9), (9e-3, 0.2)) for args in knob}
     assert between(far, knob) == [(0.0017, knob[0]), (0.0052, knob[0])]
-    near = {(rate, knob[0]): [score] for rate, score in ((1e-3, 0.1), (1.8e-3, 0.9), (3e-3, 0.2))}
-    assert between(near, knob) == [(1.8e-3, knob[1])]  # beyond: the knob's other value at this rate
+    near = {(rate, knob[0]): [score] for rate, score in ((1e-3, 0.1), (2e-3, 0.9), (4e-3, 0.2))}
+    assert between(near, knob) == [(2e-3, knob[1])]  # beyond: the knob's other value at this rate
 
 
 def test_finer_tuning_goes_on_from_what_is_committed():
@@ -472,6 +470,8 @@ def test_finer_tuning_without_a_better_rate_runs_no_finals_and_writes_no_table(t
     assert not (tmp_path / "small-0.csv").exists()
     assert len(pd.read_csv(tmp_path / "small-0-tuning.csv")) == 3
     assert "leave out --seeds" in refused(capsys, "arena", "run", "--finer", "--seeds", "64", "--arm", "grpo")
+    lacks = ("--task", "sorted", "--lag", "256", "--arm", "rec", "--seeds", "64")
+    assert "need --arm" in refused(capsys, "arena", "run", *lacks)
     for given in (("--pilots", "32"), ("--finer", "--pilots", "5")):
         assert "as in --finer --pilots 32" in refused(capsys, "arena", "run", *given)
 
@@ -496,36 +496,31 @@ def test_an_arm_that_has_not_learned_tries_its_whole_knob():
     assert promising(seen, 5) == []
 
 
+def searched(scores, score_of, knob, start=0.0):
+    """Return the chosen setting after a finer search with 32 pilots, and its number of seeds."""
+    found = {at: [score] * 5 for at, score in scores.items()}
+
+    def tune(_, settings, seeds):
+        for at in settings["mine"]:
+            found.setdefault(at, []).extend([score_of(at)] * len(seeds))
+
+    effort = replace(halving.FULL, pilots=32)
+    arena_queue._search(tune, [Arm("mine", "grpo", knob)], {"mine": found}, effort, start, new=False)
+    return halving.chosen(found), len(found[halving.chosen(found)])
+
+
 def test_what_a_finer_round_makes_promising_runs_on_all_pilots_too():
     narrow, wide = knob = ((("eps", 0.2),), (("eps", 1.0),))
     better = {(1.7e-3, narrow): 0.7, (1.7e-3, wide): 0.8}
     known = {(1e-3, narrow): 0.5, (3e-3, narrow): 0.6, (1e-2, narrow): 0.1, (3e-3, wide): 0.2}
-    scores = {"mine": {at: [score] * 5 for at, score in known.items()}}
-
-    def tune(_, settings, seeds):
-        for at in settings["mine"]:
-            scores["mine"].setdefault(at, []).extend([(known | better).get(at, 0.0)] * len(seeds))
-
-    effort = replace(halving.FULL, pilots=32)
-    arena_queue._search(tune, [Arm("mine", "grpo", knob)], scores, effort, new=False)
-    assert halving.chosen(scores["mine"]) == (1.7e-3, wide)
-    assert len(scores["mine"][1.7e-3, wide]) == 32
+    assert searched(known, lambda at: (known | better).get(at, 0.0), knob) == ((1.7e-3, wide), 32)
 
 
 def test_an_arm_that_ends_below_the_base_model_tries_a_third_of_its_smallest_rate():
-    knob = ((("cap", 1.0),),)
-    scores = {
-        "mine": {(rate, knob[0]): [score] * 5 for rate, score in ((1e-3, 0.1), (1.7e-3, 0.2), (3e-3, 0.1))}
-    }
-
-    def tune(_, settings, seeds):
-        for at in settings["mine"]:
-            scores["mine"].setdefault(at, []).extend([0.4 if at[0] < 1e-3 else 0.0] * len(seeds))
-
-    effort = replace(halving.FULL, pilots=32)
-    arena_queue._search(tune, [Arm("mine", "grpo", knob)], scores, effort, 0.37, new=False)
-    assert halving.chosen(scores["mine"]) == (3.2e-4, knob[0])
-    assert len(scores["mine"][3.2e-4, knob[0]]) == 32
+    (args,) = knob = ((("cap", 1.0),),)
+    scores = {(rate, args): score for rate, score in ((1e-3, 0.1), (1.7e-3, 0.2), (3e-3, 0.1))}
+    assert searched(scores, lambda at: 0.4 * (at[0] < 1e-3), knob, 0.37) == ((3.2e-4, args), 32)
+    assert halving.lower({at: [score] for at, score in scores.items()}, 0.2) == [], "it does not end below"
 
 
 def test_the_best_four_settings_with_most_seeds_get_further_pilots_once():
@@ -538,3 +533,32 @@ def test_the_best_four_settings_with_most_seeds_get_further_pilots_once():
     assert unsettled(tried, 0) == []
     assert replace(halving.FULL, pilots=32).cells - halving.FULL.cells == (4 + 3 * 3) * 27 + 3 * 5 * 5
     assert replace(halving.FULL, pilots=2).cells == halving.FULL.cells
+
+
+def test_a_row_of_finals_has_its_arms_own_seed_and_the_mean_of_both_wrong_rates():
+    arms = known()["grpo"], known()["placebo"]
+    settings = {arm: (rate, arm.knob[at]) for arm, rate, at in zip(arms, (1e-3, 2e-3), (3, 0), strict=True)}
+    wanted, wrong = arena_queue._finals(SMALL, 2, settings, (1, 2))
+    told = [(run.seed, run.learning_rate) for _, run in (*wanted, *wrong)]
+    assert told[:4] == [(1, 1e-3), (2, 1e-3), (501, 2e-3), (502, 2e-3)]
+    assert told[4:] == [(1, 3.2e-4), (1, 3.2e-3), (501, 6.3e-4), (501, 6.3e-3)]
+    cells = [*cell_ids([run for _, run in (*wanted, *wrong)])]
+    rows = pd.DataFrame([(cell, step) for cell in cells for step in (3, 0, 1, 2)], columns=["cell", "step"])
+    k, step = rows["cell"].map(cells.index), rows["step"]
+    logged = {"accuracy": 0.1 * k + 0.02 * step, "val/entropy": step.where(k != 1)}
+    logged |= {"val/pass@8": (0.25 * k).where(step == 2), "actor/clip_share": 0.5}
+    logged |= {table.COLUMNS["kl"].split()[1]: 0.00125 * step, table.COLUMNS["ess"].split()[1]: 0.12345}
+    rows = rows.assign(**logged)
+    found = table.rows_of("sorted", rows, wanted, wrong, {"grpo": True, "placebo": False})
+    grpo, placebo = ("grpo", 1, "eps_high=3,eps_low=0.9"), ("placebo", 0, "eps_high=0.1,eps_low=0.1")
+    assert found[["task", "lag", "seed", "arm", "at_edge", "knob"]].values.tolist() == [
+        ["sorted", 2, seed, *arm] for arm in (grpo, placebo) for seed in (1, 2)
+    ]
+    columns = ["final", "pass@8", "area", "collapsed", "entropy", "length", "kl", "ess", "off_rate"]
+    more = zip((2, np.nan, 2, 2), (0.49, np.nan, 0.69, np.nan), strict=True)
+    expected = [
+        (0.1 * k + 0.04, 0.25 * k, 0.1 * k + 0.03, 0, entropy, np.nan, 0.0019, 0.123, off)
+        for k, (entropy, off) in enumerate(more)
+    ]
+    np.testing.assert_allclose(found[columns], expected, rtol=1e-12)
+    assert table.scores(rows, "pass@8") == {cell: 0.25 * k for k, cell in enumerate(cells)}

@@ -70,6 +70,22 @@ def test_where_the_rate_is_a_guess_the_order_is_that_of_a_wrong_rate():
     assert "guess" in found.says[0]
 
 
+def test_the_best_five_and_grpo_are_shown_with_intervals_by_the_fewest_seeds():
+    every = frame()
+    steady = every[every["arm"] == "steady"]
+    more = [steady.assign(arm=f"worse{k}", final=steady["final"] - 0.01 * k) for k in (4, 1, 3, 2)]
+    third = every.query("task == 'sums' and seed == 1000 and (arm == 'steady' or lag == 0)").assign(seed=1002)
+    third["final"] = third["final"].where(third["lag"] == 0, 0.56)  # the mean of the other two
+    found = pd.concat([every, *more, third])
+    found.loc[(found["arm"] == "steady") & (found["task"] == "sums"), "rate"] = 3e-3
+    rows = {row["arm"]: row for row in advise(drift(0.06), found).rows}
+    assert list(rows) == ["lucky", "steady", "worse1", "worse2", "worse3", "grpo"]
+    half = t.ppf(0.975, 1) * (0.0002 / 2 + 0.0001 / 3) ** 0.5 / 2
+    ends = [rows["steady"][name] for name in ("loss", "low", "high")]
+    assert ends == pytest.approx([0.14, 0.14 - half, 0.14 + half])
+    assert [rows[arm]["rate / GRPO's"] for arm in ("steady", "worse1")] == ["1 to 3", "1"]
+
+
 def test_only_cells_within_a_factor_of_three_are_evidence():
     found = advise(drift(0.25), frame())
     assert [cell["task"] for cell in found.cells] == ["sums"]
@@ -111,6 +127,12 @@ def test_the_drift_of_a_log_is_that_of_its_tokens(tmp_path):
     assert found.kl == pytest.approx(np.mean(kl_by_step), rel=1e-6)
     assert found.clip_share == pytest.approx(cut / weighs)
     assert (found.steps, found.tokens) == (made_logs.STEPS, weighs)
+    ages = [one["step"] + 5 - one["version"] for one in rows for chosen in one["mask"] if chosen]
+    assert found.age == pytest.approx(np.mean(ages))
+    logs = [(one["step"], np.dot(one["mask"], np.subtract(one["pi"], one["mu"]))) for one in rows]
+    weight_SB = [np.exp([log for at, log in logs if at == step]) for step in range(made_logs.STEPS)]
+    ess_S = [weight_B.sum() ** 2 / weight_B.size / (weight_B**2).sum() for weight_B in weight_SB]
+    assert found.ess == pytest.approx(np.mean(ess_S))
 
 
 def test_the_command_reads_a_log_and_says_what_loses_least(tmp_path, monkeypatch, capsys):

@@ -3,12 +3,14 @@
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from support import bad_losses
 from support.command_line import refused, told
 from support.refusals import refuses
 
+from testbed.conformance import calling, child
 from testbed.conformance.batches import Row, Token, in_words
 from testbed.conformance.calling import LossError
 from testbed.conformance.nearest_entries import identify
@@ -84,3 +86,22 @@ def test_a_job_that_takes_too_long_in_all_is_not_blamed_on_one_call():
         told = "slow took over 0.05 s in all. It was passed logp. In Python, conform and identify"
         refuses(told, _answer, stream, None, "slow", 20.0, 0.05)
     os.close(write)
+
+
+def test_a_job_says_how_its_loss_is_called_and_what_it_is_held_against(monkeypatch):
+    heard = []
+    monkeypatch.setattr(calling, "announce", [heard.append])
+    told = lambda *given: SimpleNamespace(as_dict=lambda: given)  # noqa: E731
+    monkeypatch.setattr("testbed.conformance.conformance_check.conform", told)
+    monkeypatch.setattr("testbed.conformance.nearest_entries.identify", told)
+    call = {"inputs": {"old_logp": "mu"}, "given": {"mask": 1.0}, "layout": "packed"}
+    as_ = {"as": "grpo", "aggregation": "constant", "length": 7.0, "hyper": {"eps_low": 0.1}, "strict": True}
+    binding, *rest = child.answer(job("fine", "conform") | call | as_)
+    assert rest == list(as_.values())
+    assert binding.arguments == {"logp": "logp", "old_logp": "mu", "advantages": "adv"}
+    assert (binding.given, binding.layout, heard) == ({"mask": 1.0}, "packed", [child.IMPORT, ""])
+    (binding,) = child.answer(job("fine"))
+    assert (binding.name, binding.given, binding.layout) == (f"{FILE}:fine", {}, "padded")
+    with pytest.raises(UserError):
+        child.answer(job("no_such"))
+    assert heard[-2:] == [child.IMPORT, ""]

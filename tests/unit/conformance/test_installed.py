@@ -17,7 +17,13 @@ from testbed.conformance.catalogue_entry import Reference
 from testbed.conformance.counterexample import Counterexample
 from testbed.conformance.installed import HEAD, Outcome, outcomes, page
 from testbed.conformance.nearest_entries import identify
-from testbed.conformance.peers import telling, trinity_losses, verl_losses
+from testbed.conformance.peers import (
+    liger_losses,
+    openrlhf_losses,
+    telling,
+    trinity_losses,
+    verl_losses,
+)
 from testbed.conformance.signature import bind
 
 PAGE = Path(__file__).parents[3] / "docs" / "conformance.md"
@@ -131,25 +137,76 @@ def test_what_is_found_of_a_loss_is_its_row(monkeypatch):
     assert installed._one("pkg", "9", "mine", loss).entry == "raised KeyError: 'x'."
 
 
-def test_options_and_aggregations_reach_the_losses_of_packages_that_are_absent_here(monkeypatch):
-    def stand_in(name, **values):
+@pytest.fixture
+def stand_in(monkeypatch):
+    """A function that puts a module with these values in the place of one that is absent."""
+
+    def put(name, **values):
         for part in range(1, name.count(".") + 2):
             module = ModuleType(".".join(name.split(".")[:part]))
             monkeypatch.setitem(sys.modules, module.__name__, module)
         vars(module).update(values)
+        return module
 
-    seen = []
-    registry = {"ppo": lambda **options: lambda **given: (options, given)}
-    stand_in("trinity.algorithm.policy_loss_fn", POLICY_LOSS_FN=registry)
-    found = trinity_losses._loss("ppo", {"clip_range_low": 0.1, "enable": True})
-    assert found(1, 2, 3, 4) == (
-        {"clip_range_low": 0.1, "enable": True},
-        {"logprob": 1, "old_logprob": 2, "advantages": 3, "action_mask": 4})  # fmt: skip
-    assert found.told == {"eps_low": 0.1}
+    return put
+
+
+def calls(name):
+    """A loss by its name, or a class by its options, that returns what it is called with."""
+    return lambda *given, **named: (name, given, named)
+
+
+def test_options_and_aggregations_reach_the_losses_of_packages_that_are_absent_here(stand_in):
+    stand_in("trinity.algorithm.policy_loss_fn", POLICY_LOSS_FN={"ppo": lambda **options: calls(options)})
+    found = trinity_losses.losses()
+    told = "policy_loss_fn ppo clip_range=0.2 enable_sequence_masking=True"
+    assert (len(found), [*found][1], [*found][3]) == (13, told, "policy_loss_fn opmd")
+    loss, given = trinity_losses._loss("ppo", {"clip_range_low": 0.1, "on": True}), {"advantages": 3}
+    given |= {"logprob": 1, "old_logprob": 2, "action_mask": 4}
+    assert loss(1, 2, 3, 4) == ({"clip_range_low": 0.1, "on": True}, (), given)
+    assert loss.told == {"eps_low": 0.1}
     for bound in ("epsilon", "clip_ratio", "clip_eps", "clip_range"):
         given = {f"{bound}_low": 0.1, f"{bound}_high": 0.3, "delta": 7.0, "beta": 0.5}
         assert telling(lambda: 0, given).told == {"eps_low": 0.1, "eps_high": 0.3, "delta": 7.0}
-    stand_in("verl.trainer.ppo.core_algos", agg_loss=lambda *given: seen.append(given) or 7,
-             kl_penalty=lambda *given: given)  # fmt: skip
-    assert verl_losses._penalty("abs")(1, 2, 3) == 7
-    assert seen == [((1, 2, "abs"), 3, "token-mean")]
+    losses = {"vanilla": lambda loss_agg_mode="a": 0, "gspo": lambda loss_agg_mode="b": 0}
+    config = lambda **options: SimpleNamespace(policy_loss=SimpleNamespace(), **options)  # noqa: E731
+    stand_in("verl.workers.config", ActorConfig=config)
+    inside = {"agg_loss": calls("mean"), "kl_penalty": calls("kl"), "get_policy_loss_fn": calls}
+    algorithms = stand_in("verl.trainer.ppo.core_algos", POLICY_LOSS_REGISTRY=losses, **inside)
+    stand_in("verl.trainer.ppo", core_algos=algorithms)
+    found = verl_losses.losses()
+    names = "vanilla a", "gspo b", "vanilla seq-mean-token-sum-norm", "vanilla seq-mean-token-sum"
+    penalties = [f"kl_penalty {name}" for name in ("kl", "abs", "mse", "low_var_kl", "k3+")]
+    assert [*found] == [*(f"policy_loss {name}" for name in names), *penalties]
+    name, given, more = found["policy_loss gspo b"](1, 2, 3, 4)
+    assert (name, given, more["loss_agg_mode"]) == ("gspo", (2, 1, 3, 4), "b")
+    assert (more["config"].clip_ratio_low, more["config"].policy_loss.dro_beta) == (3e-3, 0.1)
+    assert found["policy_loss gspo b"].told == {"eps_low": 3e-3, "eps_high": 4e-3}
+    per_token = ("kl", (1, 2, "abs"), {})
+    assert found["kl_penalty abs"](1, 2, 3) == ("mean", (per_token, 3, "token-mean"), {})
+
+
+def test_arguments_reach_the_classes_of_packages_that_are_absent_here(stand_in, monkeypatch):
+    made = lambda **options: calls(options)  # noqa: E731
+    stand_in("liger_kernel.chunked_loss", LigerFusedLinearGRPOLoss=made)
+    found = liger_losses.losses()
+    name = "LigerFusedLinearGRPOLoss loss_type={} importance_sampling_level={}".format
+    told = [found[name(*w)].told for w in (("cispo", "token"), ("grpo", "token"), ("dapo", "sequence"))]
+    wide, narrow = ({"eps_low": low, "eps_high": high} for low, high in ((0.2, 0.28), (3e-3, 4e-3)))
+    assert (len(found), told) == (2 * 8 + 2, [{"eps_high": 5.0}, wide, narrow])
+    logits = torch.zeros(2, 4, 3)
+    options, given, named = found[name("dr_grpo", "token")](logits, *"loam")
+    set_ = {"beta": 0.0, "use_ref_model": False, "compiled": False, "max_completion_length": 11}
+    assert set_.items() <= options.items()
+    assert torch.equal(given[1], torch.eye(3))
+    assert (given[0] is logits, given[2:], named) == (True, tuple("lma"), {"old_per_token_logps": "o"})
+    monkeypatch.setattr(openrlhf_losses, "_module", lambda: SimpleNamespace(PolicyLoss=made))
+    found = openrlhf_losses.losses()
+    assert found["PolicyLoss dual_clip=3"](*"poam") == ({"dual_clip": 3.0}, tuple("poam"), {})
+    name = "PolicyLoss is_correction level=seq mode=mask gating=binary_kl threshold=[0.0, 0.05]"
+    options, given, _ = found[name](*"poram")
+    assert ("".join(given), options["is_correction_threshold"]) == ("poamr", (0.0, 0.05))
+    assert (options["is_correction_level"], options["is_correction_gating"]) == ("seq", "binary_kl")
+    with openrlhf_losses._without_cuda():
+        assert sys.modules["flash_attn.utils"].anything.at_all
+    assert "flash_attn.utils" not in sys.modules

@@ -600,3 +600,33 @@ def test_equal_entries_hold_on_every_further_batch_in_one_reading_of_their_divis
     )
     monkeypatch.setattr(nearest_entries, "MOST", 1)
     assert nearest_entries._equals(held, fits) == (Reference("tis", factor=3.0),)
+
+
+def test_a_search_takes_the_nearest_entries_until_one_fits_and_variants_of_that(monkeypatch):
+    starts = [Reference(name) for name in ("reinforce", "ppo_clip", "cispo", "gspo", "cispo@verl", "tis")]
+    fits, asked = [Fit(replace(each, factor=2.0), 0.0, 0.0) for each in starts], []
+
+    def put(**values):
+        for name, value in values.items():
+            monkeypatch.setattr(nearest_entries, name, value)
+
+    def searched(held, fit, numbers):
+        asked.append(fit.reference.objective)
+        return replace(fit, agree=float(asked[-1] == "cispo"))
+
+    put(_possible=lambda held, starts: starts, _scored=lambda *_: fits, widened=lambda held, _: held)
+    put(bends=lambda _: [], constants=lambda _: [], _searched=searched)
+    put(_equals=lambda held, fits: tuple(each.reference for each in fits if each.exact))
+    put(_effort=lambda each, _: len(each.objective))
+    held = SimpleNamespace(binding=SimpleNamespace(told={}, function=None))
+    for most, further, more in ((4, 1, ["gspo"]), (4, 0, []), (3, 2, []), (9, 2, ["gspo"])):
+        asked.clear()
+        put(SEARCHED=most, FURTHER=further)
+        (first, *_, last), equals = nearest_entries.ranked(held, starts)
+        assert asked == ["reinforce", "ppo_clip", "cispo", *more, "cispo@verl"]
+        assert (equals, last) == ((first.reference,), fits[4]), "of equal fits the simplest stands first"
+    asked.clear()
+    assert nearest_entries.ranked(held, starts, search=False) == (fits, ())
+    put(_equals=lambda *_: (starts[5],))
+    assert nearest_entries.ranked(held, starts) == (fits, (starts[5],))
+    assert asked == []

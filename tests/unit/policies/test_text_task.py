@@ -283,6 +283,7 @@ def test_a_chat_prompt_is_the_template_opened_for_the_answer_with_one_begin_toke
 
 
 def test_padding_lies_on_the_left_and_is_no_token_that_a_prompt_starts_with(jsonl):
+    assert ChatTask(jsonl(PROBLEMS[:1]), chat_tokenizer()).pad_token == 0
     # Without a padding token of its own the end token would pad; but the prompt "</s>" begins with that.
     for roles in ({}, {"pad_token": None}, {"pad_token": "</s>"}):
         task = ChatTask(jsonl(), chat_tokenizer(**roles))
@@ -291,6 +292,25 @@ def test_padding_lies_on_the_left_and_is_no_token_that_a_prompt_starts_with(json
         lengths = [len(task._plain(p["prompt"])) for p in PROBLEMS]
         assert real_NQ.sum(1).tolist() == lengths
         assert [task._problem(row) for row in prompt_NQ] == [0, 1, 2]
+        inside = [task.pad_token, *task._plain("a"), task.pad_token, *task._plain("b")]
+        assert task.text(inside) == f"a{task.symbols[task.pad_token]}b"
+
+
+def test_held_out_problems_are_those_that_training_never_draws(jsonl, tmp_path):
+    jsonl()
+    task = ChatTask(Jsonl(file=str(tmp_path / "mine.jsonl"), held_out=0.4), chat_tokenizer())
+    drawn = [draw(np.random.default_rng(0), 40) for draw in (task.prompts, task.held_out_prompts)]
+    both = [{task._problem(prompt_Q) for prompt_Q in prompt_NQ} for prompt_NQ in drawn]
+    assert sorted(both[0]) + sorted(both[1]) in ([0, 1, 2], [1, 2, 0], [0, 2, 1])
+
+    class Split(RunningSum):
+        def held_out_prompts(self, rng, n):
+            return self.prompts(rng, n)[::-1]
+
+    text = TextTask(Split(digits=3), byte_level())
+    held_NQ, prompt_NQ = (f(np.random.default_rng(0), 8) for f in (text.held_out_prompts, text.prompts))
+    assert (held_NQ[::-1] == prompt_NQ).all()
+    assert (held_NQ != prompt_NQ).any()
 
 
 def test_an_end_token_that_is_also_the_padding_token_still_ends_and_counts(jsonl, tmp_path):
@@ -356,14 +376,21 @@ def test_the_teacher_scores_one(jsonl):
         assert task.score(prompt_NQ, *wrong).sum() < 3
 
 
+def test_a_noisy_teacher_gives_the_answers_of_all_problems(jsonl):
+    task = ChatTask(jsonl(), chat_tokenizer(begin=True))
+    token_NT, mask_NT = task.teacher(every_prompt(task).repeat(200, 0), np.random.default_rng(0), 0.3)
+    said = np.array([task._answer(*each)[0] for each in zip(map(np.extract, mask_NT, token_NT))])
+    own_PN = (said == np.repeat([problem["answer"] for problem in PROBLEMS], 200)).reshape(3, 200)
+    # One in three draws of another problem is the problem itself: .8 and .1, standard errors .028 and .021.
+    assert own_PN.mean(1) == pytest.approx(0.8, abs=0.1)
+    assert all(set(row) == {"hi", "end", "4"} for row in said.reshape(3, 200))
+
+
 def test_an_answer_ends_before_the_first_of_its_stops_wherever_that_is(jsonl):
     task = ChatTask(jsonl(stop='["##", "!"]', response_length=9), chat_tokenizer())
     cut = {"##ab": "", "a!b##": "a", "a##b!": "a", "ab##": "ab", "ab#": "ab#"}
     for text, kept in cut.items():
         assert task._answer(np.array(task._plain(text))) == (kept, kept != text), text
-
-
-def test_the_first_of_two_stops_ends_an_answer(jsonl):
     task = ChatTask(jsonl(stop='["#", "é!"]'), chat_tokenizer(eos_token=None))
     assert task._encode_answer(task.task.problems[0])[-1:] == task._plain("#")
 
