@@ -124,10 +124,8 @@ def checked_micro_tokens(micro_tokens: int) -> int:
 
 def out_of_memory(error: BaseException) -> bool:
     """Return True if an error says that memory ran out, on a GPU or in the machine."""
-    if isinstance(error, MemoryError | torch.OutOfMemoryError):
-        return True
     # Torch's allocator for the CPU raises a plain RuntimeError.
-    return isinstance(error, RuntimeError) and "can't allocate memory" in str(error)
+    return isinstance(error, MemoryError | torch.OutOfMemoryError) or "can't allocate memory" in str(error)
 
 
 @contextmanager

@@ -101,8 +101,14 @@ def test_the_default_has_about_eighty_thousand_weights(tmp_path):
 
 
 def test_a_model_from_scratch_has_the_shape_and_the_rates_that_were_asked_for(tmp_path, monkeypatch):
-    rates, lost, step = [], [], torch.optim.Adam.step
-    monkeypatch.setattr(torch.optim.Adam, "step", lambda o: rates.append(o.param_groups[0]["lr"]) or step(o))
+    steps, lost, step = [], [], torch.optim.Adam.step
+
+    def told(adam):
+        (group,) = adam.param_groups
+        steps.append((group["lr"], *group["betas"], group["params"][0].grad.norm().item()))
+        step(adam)
+
+    monkeypatch.setattr(torch.optim.Adam, "step", told)
     loss = lambda policy, theta_RP, *given: lost.append(given[1:]) or theta_RP.sum()  # noqa: E731
     monkeypatch.setattr("testbed.policies.hf.tiny_model.teaching_loss", loss)
     train_base(tmp_path, TASK, width=48, layers=3, seed=4, lesson=Lesson(4, 0.25, 5, 1e-2))
@@ -116,7 +122,10 @@ def test_a_model_from_scratch_has_the_shape_and_the_rates_that_were_asked_for(tm
     config = json.loads((tmp_path / "config.json").read_text())
     assert {name: config.get(name) for name in wanted} == wanted
     assert lost == [(5, 0.25, 4, n) for n in range(4)]
-    assert rates == pytest.approx([1e-2 * (0.55 + 0.45 * np.cos(np.pi * n / 4)) for n in range(4)])
+    rates = [1e-2 * (0.55 + 0.45 * np.cos(np.pi * n / 4)) for n in range(4)]
+    assert np.array(steps) == pytest.approx(np.array([(rate, 0.9, 0.99, 1.0) for rate in rates]), rel=1e-4)
+    policy = types.SimpleNamespace(logp=lambda theta_RP, prompt_RNQ, token_RBT, mask_RBT: -0.5 * mask_RBT)
+    assert teaching_loss(policy, None, ReasoningGym(), 8, 0.0, 0, 0) == 0.5, "a mean over tokens that count"
 
 
 @pytest.mark.parametrize("task", [TASK, ReasoningGym(), RunningSum(digits=3, modulus=12)])
@@ -288,6 +297,8 @@ def test_a_converted_model_forgets_that_it_was_quantized(tmp_path, monkeypatch):
         monkeypatch.setattr(shipped_models, name, lambda *_: {})
     shipped_models._convert(tmp_path / "x.gguf", tmp_path / "plain")
     assert "quantization_config" not in json.loads((tmp_path / "plain" / "config.json").read_text())
+    plain = tiny_models.open_model(tmp_path / "plain").state_dict()
+    assert all(torch.equal(plain[name], value) for name, value in model.state_dict().items())
 
 
 @pytest.mark.slow
