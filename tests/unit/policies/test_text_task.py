@@ -206,6 +206,9 @@ def test_a_model_that_speaks_the_task_gets_the_task_itself(sums, tokenizer, tmp_
     save_tokenizer(folder, sums)
     assert task_for_model(sums, folder) is sums
     assert not speaks(tokenizer, sums)
+    wider = load_tokenizer(folder)
+    wider.add_tokens(["more"])
+    assert speaks(wider, sums)
     other = RunningSum(digits=2, modulus=4)
     assert not speaks(load_tokenizer(folder), other)
 
