@@ -160,6 +160,13 @@ def texts(svg: str) -> list[str]:
     return [node.text or "" for node in ElementTree.fromstring(svg).iter() if node.tag.endswith("text")]
 
 
+def placed(svg: str) -> tuple[list[float], dict[str, float]]:
+    """Where the dots lie, and each text."""
+    nodes = list(ElementTree.fromstring(svg).iter())
+    dots = [float(node.get("cx") or 0) for node in nodes if node.get("r") == "2.6"]
+    return dots, {node.text or "": float(node.get("x") or 0) for node in nodes if node.tag.endswith("text")}
+
+
 def test_the_picture_has_a_dot_per_task_and_best_recipes_first():
     found = table.summary(frame())
     svg = gains(found, 64, mine="steady")
@@ -173,11 +180,10 @@ def test_the_picture_has_a_dot_per_task_and_best_recipes_first():
 def test_a_dot_lies_where_its_gain_is():
     row = {"task": "sorted", "lag": 64, "arm": "x", "gain": 0.1, "gain_low": -0.2, "gain_high": 0.2}
     svg = gains(pd.DataFrame([row, row | {"arm": "<y>", "gain": 0.0}]), 64)
-    nodes = list(ElementTree.fromstring(svg).iter())
-    dots = [float(node.get("cx") or 0) for node in nodes if node.get("r") == "2.6"]
-    ticks = {node.text: float(node.get("x") or 0) for node in nodes if node.tag.endswith("text")}
+    dots, ticks = placed(svg)
     assert dots == pytest.approx([ticks["+0.1"], ticks["0"]], abs=0.1)
     ends = [ticks["-0.2"], ticks["+0.2"]]
+    nodes = ElementTree.fromstring(svg).iter()
     spans = [re.findall(r"[\d.]+", n.get("d") or "")[::2] for n in nodes if n.get("stroke-width") == "2"]
     assert [list(map(float, span)) for span in spans] == [pytest.approx(ends, abs=0.1)] * 2
     assert "<y>" in texts(svg)
@@ -188,9 +194,7 @@ def test_what_to_use_is_drawn_and_told_by_drift():
     assert {kl for kl, _, _ in chosen} == {kl for kl in page.DRIFTS if 0.04 / 3 <= kl <= 0.1 * 3}
     svg = losses(chosen)
     assert "KL 0.08, tuned: lucky" in texts(svg)
-    nodes = list(ElementTree.fromstring(svg).iter())
-    dots = [float(node.get("cx") or 0) for node in nodes if node.get("r") == "2.6"]
-    ticks = {node.text: float(node.get("x") or 0) for node in nodes if node.tag.endswith("text")}
+    dots, ticks = placed(svg)
     zero, scale = ticks["0"], (ticks["+0.1"] - ticks["0"]) / 0.1
     for at, (_, guessed, advice) in enumerate(chosen):
         grpo = next(row for row in advice.rows if row["arm"] == "grpo")

@@ -101,10 +101,8 @@ def test_a_changed_gate_and_a_changed_objection_have_claims_judged_again(monkeyp
 def test_a_claim_is_pre_set_if_design_and_statement_are_as_written(monkeypatch, compute, written, standing):
     today, then = ({"design": s[0], "claims": {"c": s[1]}} if s else {} for s in ("ds", written))
     monkeypatch.setattr(preregistration, "design", lambda _: today)
-    assert (
-        preregistration.standing(SimpleNamespace(name="e", compute=compute, claims="c"), "c", then)
-        == standing
-    )
+    made = SimpleNamespace(name="e", compute=compute, claims="c")
+    assert preregistration.standing(made, "c", then) == standing
 
 
 def test_a_design_is_written_once_and_claims_that_are_made_later_have_a_standing_too(tmp_path):
@@ -196,14 +194,9 @@ def test_a_check_of_the_table_is_a_gate_of_its_claim():
 
 
 def test_a_table_of_another_design_is_refused_by_the_column_it_lacks():
-    known = load_committed(["rapid-updates"])["rapid-updates"]
-    frame = known.frame.drop(columns=EXPERIMENTS["rapid-updates"].metrics[0])
-    refuses(
-        f"lacks {EXPERIMENTS['rapid-updates'].metrics[0]}",
-        verdicts._of_this_design,
-        "rapid-updates",
-        Table.of("rapid-updates", frame),
-    )
+    name, lacks = "rapid-updates", EXPERIMENTS["rapid-updates"].metrics[0]
+    table = Table.of(name, load_committed([name])[name].frame.drop(columns=lacks))
+    refuses(f"lacks {lacks}", verdicts._of_this_design, name, table)
 
 
 def test_an_interval_contains_its_estimate_though_its_sequence_once_ruled_it_out():

@@ -86,8 +86,10 @@ def test_one_old_log_probability_has_no_mismatch_and_words_leave_out_what_is_one
     assert alike[0].tokens[0] == Token(0.5, 0.0, -0.125)
     assert (alike[1].adv, alike[1].group, alike[0].tokens[1].kept) == (-1.0, 3, False)
     far = Row((Token(60.0), Token(kept=False), Token(-60.0))), Row((Token(0.0, 0.0, -49.0),), -0.5)
+    all_ = Row((Token(0.0, 0.5, 0.1), Token(kept=False), Token(1.0)))
     said = ["A = +1, pi/anchor = (e^60, -, e^-60)", "A = -0.5, pi/anchor = (1), pi/ref = (5.24289e-22)"]
-    assert in_words(far) == said
+    more = "A = +1, pi/anchor = (1, -, 2.71828), anchor/mu = (1.64872, -, 1), pi/ref = (1.10517, -, 1)"
+    assert in_words([*far, all_]) == [*said, more]
 
 
 def test_a_search_for_a_batch_returns_the_simplest_of_those_it_may_draw():

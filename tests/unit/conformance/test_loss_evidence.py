@@ -481,19 +481,21 @@ def test_an_identity_tells_equal_entries_or_the_nearest_and_where_the_first_part
 
 
 def test_an_answer_from_the_other_process_may_come_in_pieces():
-    def answered(*chunks):
+    def answered(*chunks, limit=5.0):
         read, write = os.pipe()
         for chunk in chunks:
             os.write(write, chunk)
         with os.fdopen(read, "rb", buffering=0) as stream:
             try:
-                return sandbox._answer(stream, None, "mine", 5.0, 5.0)
+                return sandbox._answer(stream, None, "mine", 5.0, limit)
             finally:
                 os.close(write)
 
     assert answered(b'{"call": "logp"}\n{"call": ""}\n{"res', b'ult": {"a": 1}}\n') == {"a": 1}
     refuses("it failed", answered, b'{"call": "logp"}\n{"error": "it failed"}\n')
     refuses("Traceback", answered, b'{"crash": "Traceback"}\n', error=RuntimeError)
+    all_ = "mine took over 0.05 s in all. It was passed logp. In Python, conform and identify"
+    refuses(all_, answered, b'{"call": "logp"}\n', limit=0.05)
 
 
 def test_numbers_that_json_lacks_become_words():
