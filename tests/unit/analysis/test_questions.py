@@ -7,12 +7,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from support.command_line import refused, told
 from support.refusals import refuses
 
 from analysis.judging.verdicts import by_claim
 from analysis.questions import question_list, search
 from analysis.questions.question import in_brief
-from testbed.cli import main
 
 ROOT = Path(__file__).parents[3]
 
@@ -142,8 +142,7 @@ def test_a_question_asked_in_other_words_is_answered_before_near_claims(capsys):
         1: "whose logprobs go under the ratio, rollout or recomputed", 2: "drop wait or pace stale rollouts",
         4: "temperature raw or processed log-probs", 5: "keep the cache or recompute after a weight update",
     }.items():  # fmt: skip
-        assert code("ask", *words.split()) == 0
-        lines = capsys.readouterr().out.splitlines()
+        lines = told(capsys, "ask", *words.split()).splitlines()
         asked = next(at for at, line in enumerate(lines) if line.startswith(f"Question {n}: "))
         assert asked < next(at for at, line in enumerate(lines) if "Nearest: " in line)
     for n, word in {
@@ -164,25 +163,14 @@ def test_ask_refuses_unknown_and_empty_questions():
     refuses("no word to search for", search.ask, ["what", "is", "better"])
 
 
-def code(*words: str) -> int:
-    """Return the exit code of a command."""
-    with pytest.raises(SystemExit) as stop:
-        main(list(words))
-    return int(stop.value.code or 0)
-
-
 def test_ask_and_questions_on_the_command_line(capsys):
-    assert code("ask", "topr", "--json") == 0
-    found = json.loads(capsys.readouterr().out)
+    found = json.loads(told(capsys, "ask", "topr", "--json"))
     judged = by_claim()
     assert found["claims"]
     assert all(judged[row["name"]]["verdict"] == row["verdict"] for row in found["claims"])
     assert {row["arm"] for row in found["arena"]} == {"topr"}
-    assert code("ask", "topr") == 0
-    assert found["claims"][0]["name"] in capsys.readouterr().out
-    assert code("ask", "xyzzyq") == 2
-    assert code("evidence", "questions", "99") == 2
-    capsys.readouterr()
-    assert code("evidence", "questions", "9", "--json") == 0
-    again = json.loads(capsys.readouterr().out)[0]
+    assert found["claims"][0]["name"] in told(capsys, "ask", "topr")
+    refused(capsys, "ask", "xyzzyq")
+    refused(capsys, "evidence", "questions", "99")
+    again = json.loads(told(capsys, "evidence", "questions", "9", "--json"))[0]
     assert _same(again["half"], question_list.stored()[9]["half"])

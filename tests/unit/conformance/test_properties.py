@@ -146,8 +146,8 @@ def test_on_a_bound_the_weights_of_either_side_are_right():
 
 
 def test_bounds_are_the_log_ratios_that_hyperparameters_imply():
-    two = Reference("dual_clip", pairs(eps_low=0.95, c=3.0))
-    assert bounds(two) == pytest.approx([math.log(x) for x in (0.05, 0.2, 0.8, 0.95, 1.2, 1.95, 3.0, 4.0)])
+    two = Reference("dual_clip", pairs(eps_low=0.95, c=9.0))
+    assert bounds(two) == pytest.approx([math.log(x) for x in (0.05, 0.2, 0.8, 0.95, 1.2, 1.95, 9.0, 10.0)])
     assert bounds(Reference("reinforce")) == []
     alike = Reference("ppo_clip", pairs(eps_low=0.2, eps_high=0.2))
     found = around(Judged(judged(None).binding, alike, 1e-5))
