@@ -5,6 +5,7 @@ import re
 
 import pandas as pd
 import pytest
+from support.command_line import refused, told
 from support.deciding import word
 from support.refusals import refuses
 
@@ -17,7 +18,6 @@ from analysis.tables import outcomes as collapse
 from analysis.tables import sampled_ess as ess
 from analysis.tables.committed import load_committed
 from analysis.tables.making import write_tables
-from testbed.cli import main
 from testbed.errors import UserError
 
 SUPPORTED, REFUTED, UNDECIDED = "supported", "refuted", "undecided"
@@ -99,23 +99,15 @@ def test_one_reading_below_the_floor_refutes_the_floor():
     assert word(ess_collapse.sampled_ess_never_below_floor(table)) == REFUTED
 
 
-def call(*words):
-    with pytest.raises(SystemExit) as stop:
-        main(["evidence", "judge", *words])
-    return stop.value.code
-
-
 @pytest.mark.slow
 def test_the_command_prints_verdicts_and_names_near_misses(folder, capsys):
-    assert call("reinforce-*", "--data", str(folder)) == 0
-    shown = capsys.readouterr().out
+    shown = told(capsys, "evidence", "judge", "reinforce-*", "--data", folder)
     assert re.search(
         r"(?m)^reinforce-collapses-where-grpo-holds +1 \[.*\] \(> 0.5\), n 32:  supported$", shown
     )
-    assert call("reinforce-colapses-where-grpo-holds", "--data", str(folder)) == 2
-    assert "Did you mean 'reinforce-collapses-where-grpo-holds'" in capsys.readouterr().err
-    assert call("capacity-bounds-*", "--json") == 0
-    assert json.loads(capsys.readouterr().out)[0]["n"] == 17
+    near = refused(capsys, "evidence", "judge", "reinforce-colapses-where-grpo-holds", "--data", folder)
+    assert "Did you mean 'reinforce-collapses-where-grpo-holds'" in near
+    assert json.loads(told(capsys, "evidence", "judge", "capacity-bounds-*", "--json"))[0]["n"] == 17
 
 
 # Among the committed verdicts

@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 from support import made_logs
 from support.browser import measured, with_browser
-from support.command_line import refused
+from support.command_line import refused, told
 from support.log_mutations import metrics_jsonl
 from test_report import Parts
 
@@ -20,7 +20,6 @@ from analysis.logs.diagnosis import diagnose
 from analysis.sweeps.early_warning import early, learned
 from analysis.tables.committed import MANIFEST, Table
 from paper_figs.diagnosis_page import page
-from testbed.cli import main
 from testbed.diagnostics.peer_limits import PEERS, Threshold, alerts
 from testbed.logs.readers import read
 
@@ -128,25 +127,17 @@ def test_a_browser_shows_the_page_without_scrolling_sideways(text, tmp_path, wid
     assert measured(text, tmp_path, width, scheme)[0] <= 0
 
 
-def call(*words):
-    with pytest.raises(SystemExit) as stop:
-        main(["diagnose", *map(str, words)])
-    return stop.value.code
-
-
 @pytest.mark.slow
 def test_the_command_goes_from_a_log_to_summary_json_record_and_page(tmp_path, capsys):
     made_logs.prime_rl(tmp_path / "log")
     options = ("--html", tmp_path / "a.html", "--write", tmp_path / "a.parquet", "--objective", "ppo_clip")
-    assert call(tmp_path / "log", *options) == 0
-    said = capsys.readouterr().out
+    said = told(capsys, "diagnose", tmp_path / "log", *options)
     for words in (
         "written by", "prime-rl", "floor 1/N", "Pareto-k", "ppo_clip", "limits that peers document",
     ):  # fmt: skip
         assert words in said
     assert (tmp_path / "a.html").read_text().startswith("<!doctype html>")
-    assert call(tmp_path / "a.parquet", "--json", "--objective", "ppo_clip") == 0
-    held = json.loads(capsys.readouterr().out)
+    held = json.loads(told(capsys, "diagnose", tmp_path / "a.parquet", "--json", "--objective", "ppo_clip"))
     whole = diagnose(read([tmp_path / "log"]), ["ppo_clip"])
     assert held["ratios"]["rollout_corr/ess_kish_token_raw"] == pytest.approx(
         whole.ratios["rollout_corr/ess_kish_token_raw"]
@@ -174,29 +165,23 @@ def test_bad_input_is_one_message_and_exit_code_2(words, message, tmp_path, monk
     monkeypatch.setattr("paper_figs.commands.diagnose.slow_notice", at_once)
     made_logs.own(tmp_path / "log")
     (tmp_path / "x.jsonl").write_text('{"a": 1}\n')
-    assert call(*words) == 2
-    said = capsys.readouterr()
-    assert message in said.err
-    assert ("Computing the weights" in said.err) == ("dpo" in words)  # where there is something to wait for
-    assert "Traceback" not in said.err
-    assert said.out == ""
+    said = refused(capsys, "diagnose", *words)
+    assert message in said
+    assert ("Computing the weights" in said) == ("dpo" in words)  # where there is something to wait for
 
 
 def test_a_log_of_scalars_goes_to_summary_json_and_page_and_refuses_what_needs_tokens(tmp_path, capsys):
     metrics_jsonl(tmp_path / "log")
-    assert call(tmp_path / "log", "--html", tmp_path / "a.html") == 0
-    said = capsys.readouterr().out
+    said = told(capsys, "diagnose", tmp_path / "log", "--html", tmp_path / "a.html")
     assert said.startswith("Healthy as far as scalars tell: the 2 limits")
     assert said.index("rollout_corr/kl") < said.index("limits that peers document were never crossed")
     assert "no tokens and so no ratios" in said
     assert {"metrics", "early-warnings"} <= set(Parts((tmp_path / "a.html").read_text()).ids)
-    assert call(tmp_path / "log", "--json") == 0
-    held = json.loads(capsys.readouterr().out)
+    held = json.loads(told(capsys, "diagnose", tmp_path / "log", "--json"))
     assert held["steps"][-1] == {"step": 4.0, KL: 0.003}
     assert {row["metric"]: row["largest"] for row in held["scalars"]}[KL] == 0.003
     for words in (["--objective", "ppo_clip"], ["--write", tmp_path / "x.jsonl"], ["--model", tmp_path]):
-        assert call(tmp_path / "log", *words) == 2
-        assert "A log of scalars holds no tokens" in capsys.readouterr().err
+        assert "A log of scalars holds no tokens" in refused(capsys, "diagnose", tmp_path / "log", *words)
 
 
 def test_a_runs_record_is_tokens_or_refused(capsys):

@@ -14,7 +14,7 @@ import pytest
 import torch
 from support.refusals import refuses
 
-from testbed.conformance import nearest_entries, sandbox
+from testbed.conformance import conformance_check, nearest_entries, sandbox
 from testbed.conformance.batches import Row, Token, tensors
 from testbed.conformance.calling import LossError
 from testbed.conformance.catalogue_entry import Reference, comparable, with_hyper
@@ -400,6 +400,8 @@ def test_a_start_takes_words_then_the_signature_then_the_recipe():
     assert (start.advantage, start.aggregation) == ("group_std", "token_sum")
     assert dict(start.advantage_args)["eps"] == 1e-4
     assert known == {"eps_low": 0.2, "eps_high": 0.2}
+    both = bind(lambda logp, old_logp, adv, reward, mask: 0, "mine")
+    assert _start("grpo@trl", "", 0.0, {}, both)[0].advantage == "", "it is given"
     refuses("", _start, "ppo_clip", "", 0.0, {"no": 1}, binding)
 
 
@@ -424,6 +426,8 @@ def test_a_property_holds_fails_warns_or_does_not_apply():
     assert len(warned.counterexample.rows) == 2
     failed = tried(judged, robust, strict=True)
     assert (failed.verdict, failed.counterexample.mine) == ("fails", ())
+    raises = Judged(bind(lambda logp, mask: 1 / 0, "odd"), CLIPPED, 1e-5)
+    assert tried(raises, robust).counterexample.problem.startswith("odd raised ZeroDivisionError")
     lines = Line("a", "says", "holds"), warned, failed, Line("c", "s", "does not apply", note="why")
     found = Conformance(judged.binding, CLIPPED, ("eps_high",), lines, 1.239)
     assert (found.holds, found.first) == (False, failed)
@@ -632,3 +636,21 @@ def test_a_search_takes_the_nearest_entries_until_one_fits_and_variants_of_that(
     put(_equals=lambda *_: (starts[5],))
     assert nearest_entries.ranked(held, starts) == (fits, (starts[5],))
     assert asked == []
+
+
+def test_only_the_first_failure_is_shrunk_and_a_quick_check_ends_with_it(monkeypatch):
+    seen, found = [], {"a": "holds", "b": "warning", "c": "fails", "d": "fails"}
+
+    def outcome(judged, name, strict, quick):
+        seen.append((name, strict, quick))
+        return Line(name, "says", found[name])
+
+    settle = lambda held, start, known, told: seen.append(told) or (CLIPPED, ())  # noqa: E731
+    for name, value in {"BATTERY": [*found], "observed": lambda _: evidence(ppo), "settled": settle}.items():
+        monkeypatch.setattr(conformance_check, name, value)
+    monkeypatch.setattr(conformance_check, "tried", outcome)
+    for as_, mode, quick, told_ in (("ppo_clip", "", False, False), ("grpo@trl", "", True, True)):
+        seen.clear()
+        made = conformance_check.conform(bind(ppo, "ppo"), as_, mode, strict=True, quick=quick)
+        assert seen == [told_, *((name, True, quick or name == "d") for name in "abcd"[: 4 - quick])]
+        assert (made.holds, made.first.name, len(made.lines)) == (False, "c", 4 - quick)
