@@ -87,13 +87,13 @@ SORTED = [name for name in EXPERTS.ways if name.startswith(IN_ORDER)]
 MIXED, GRADES, AGAIN = SORTED[:-3], SORTED[-3:], 30_000
 """Seeds of CHORD's arms, tuned again on more pilots and run on unused seeds; seeds on graded rewards."""
 OPEN, MORE_SEEDS = ("grpo", "dgrpo", "rubrics"), 512
-STYLED, MOST_SEEDS = ("other style: whole answers", "other style: erring splices"), 640
+STYLES, MOST_SEEDS = ("other style: whole answers", "other style: erring splices"), 640
 """Arms of claims that 128 + 128 seeds left open, and their seeds of a run."""
 
 
 EXPERIMENT = EXPERTS.experiment(
     METRICS, MOST_SEEDS, (
-        ((), SEEDS), (OPEN, MORE_SEEDS), (STYLED, MOST_SEEDS), (MIXED, FIRST, AGAIN), (GRADES, SEEDS, FRESH),
+        ((), SEEDS), (OPEN, MORE_SEEDS), (STYLES, MOST_SEEDS), (MIXED, FIRST, AGAIN), (GRADES, SEEDS, FRESH),
     ),
     question="What does an expert's help add where a base model is seldom right, every arm at its best?",
     source="CHORD (2025), arXiv:2508.11408, and the sources of the other arms, as each claim says",
