@@ -216,8 +216,7 @@ def _play_q(
     state_2 = np.array([_mix(key), np.uint64(0)])
     # Without a target network both are one array, so the target follows at every update.
     target_F = weight_F.copy() if hyper_K[_TARGET] >= 1.0 else weight_F
-    initial_F = weight_F.copy()
-    row_N, error_N = np.zeros(batch, np.int64), np.zeros(batch)
+    initial_F, row_N, error_N = weight_F.copy(), np.zeros(batch, np.int64), np.zeros(batch)
     q_A, law_A = np.zeros(actions), np.zeros(actions)
     s, time, credit, done = _index(start_S, _uniform(state_2)), 0, 0.0, 0
     for step in range(steps):
