@@ -211,6 +211,8 @@ def test_a_list_of_rows_is_a_number_per_token():
     found = call(binding, *tensors(ROWS, 4))
     assert found.form == "tokens"
     assert found.weight_BT.tolist() == [[2.0, 0.0, 2.0, 0.0], [-1.0, -1.0, 0.0, 0.0]]
+    one = made(lambda p: -p, p="logp")
+    assert call(one, *tensors((Row((Token(),)),))).form == "tokens", "a batch of one token"
     given = {"p": [torch.zeros(3), torch.zeros(2)], "b": tensors(ROWS, 4)[1], "n": [1], "e": 0.2}
     words = "p list of 2 float32 tensors of lengths [3, 2], b Batch of [2, 4], n [1], e 0.2"
     assert passed(given) == words
@@ -250,6 +252,7 @@ def test_what_is_no_loss_is_refused_by_its_kind():
         r"returned shape \[3\] for a batch of 2 responses, 4 tokens wide": lambda p, m: p.sum(0)[:3],
         "returned list of lengths ": lambda p, m: [p[0], p[1], p[1]],
         "returned int; expected a torch tensor": lambda p, m: 3,
+        "returned dict; expected a torch tensor": lambda p, m: {"value": p.sum()},
         "a tensor of torch.complex64": lambda p, m: p.sum().to(torch.complex64),
     }
     for says, function in wrong.items():
@@ -272,6 +275,7 @@ def test_names_tell_roles_and_the_ways_of_calling(names, one_old, variants):
     binding = bind(space["loss"], "mine")
     assert (binding.one_old, len(binding.variants()), binding.layout) == (one_old, variants, "padded")
     assert binding.told == {"eps_low": 0.1, "eps_high": 0.1}
+    assert bind(space["loss"], "mine", given={"clip_eps": 0.3}).told == {"eps_low": 0.3, "eps_high": 0.3}
     first = binding.variants()[0]
     assert (first.adv_per_token, first.mask_as) == ("sequence_advantages" not in names, "float")
 

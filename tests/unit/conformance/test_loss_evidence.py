@@ -261,6 +261,7 @@ def test_the_aggregation_and_the_numbers_of_an_entry_are_found():
     held = evidence(token_mean)
     assert counting(held, CLIPPED) == ("token_mean",)
     assert counting(evidence(ppo), CLIPPED) == ("token_sum", "constant", "sum_over_length")
+    assert len(counting(evidence(by_batch), CLIPPED)) > 3, "no way of counting fits"
     fit = best_aggregation(held, CLIPPED)
     assert (fit.reference.aggregation, fit.agree, fit.exact) == ("token_mean", 1.0, True)
     assert (fit.reference.factor, fit.cosine) == (pytest.approx(1.0), pytest.approx(1.0))
@@ -291,7 +292,7 @@ def test_values_are_tried_by_the_kind_of_the_default():
     assert _values("flag", False, [0.5]) == [True]
     assert _values("n", 2, [0.5]) == [1, 3, 4, 8]
     assert _values("limit", None, [0.5, -1.0]) == [0.5, -1.0]
-    assert _values("no such name", 0.5, [0.5, 2.0, -1.0, 2.0]) == [2.0]
+    assert _values("no such name", 0.5, [0.5, 2.0, -1.0, 0.0, 2.0]) == [2.0, 0.0]
     assert _values("no such name", -0.5, [0.5, -1.0]) == [0.5, -1.0]
 
 
@@ -384,6 +385,8 @@ def test_the_way_of_calling_is_the_one_that_matches_an_entry():
 
     told = "changes its inputs in place: adv. It"
     refuses(told, refuse_changes, gather(bind(careless, "m")), error=LossError)
+    odd = bind(lambda logp, adv: {}[adv.dim()], "odd")
+    refuses("raised KeyError: 2", observed, odd, error=LossError)  # of the usual way
 
 
 def test_a_start_takes_words_then_the_signature_then_the_recipe():
