@@ -39,6 +39,7 @@ def test_every_function_returns_what_the_golden_files_hold(tmp_path, folder):
 def _recorded(path: Path, folder: str) -> Rows:
     environment = {**os.environ, "TESTBED_RESULTS": str(path), "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
     environment = {name: each for name, each in environment.items() if not name.startswith("PYTEST_")}
+    environment.setdefault("TESTBED_CHECKPOINT_EVERY", "10000s")  # on a slow machine none is due by the clock
     plugin = "support.edges" if folder == "edges" else "support.results"
     without = ("-p", "no:cacheprovider", "-p", "no:unraisableexception")  # moved calls leave files open
     options = ("-q", "-p", plugin, *without, f"@{GOLDEN / folder / 'tests.txt'}")
