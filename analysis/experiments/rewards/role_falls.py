@@ -8,7 +8,7 @@ from analysis.experiments.rewards.role_training import ROLES, SAME, SOURCE
 from analysis.lab import Experiment, Frame, Seeds, ask, of_seeds, strips
 from analysis.worlds.edited_training import Arm, sweep
 
-SEEDS, LATER, HOT, CLIFF, OFTEN = 64, 400_000, (3e-3, 4.2e-3, 5.6e-3, 7.5e-3), 0.1, 0.05
+SEEDS, LATER, HOT, CLIFF, OFTEN = 256, 400_000, (3e-3, 4.2e-3, 5.6e-3, 7.5e-3), 0.1, 0.05
 """Seeds of a run, and their offset past those of earlier tables; rates of both arms; a cliff, and the least
 share of runs that end with one."""
 
