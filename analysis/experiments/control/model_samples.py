@@ -44,7 +44,7 @@ def learn(seed: int, arm: str, updates: float, rate: float, resets: float = 0.0)
     return np.clip(over_1S.mean(), -CUT, CUT), infinite_horizon.value(world, pi_1SA)[0]
 
 
-TUNED = TunedArms(ARMS, learn, "value", PILOTS, {"updates": (1.0, 8.0, 32.0)}, endless={"resets": (0.0,)})
+TUNED = TunedArms(ARMS, learn, "value", PILOTS, {"updates": (1.0, 8.0, 32.0)})
 EXPERIMENT: Experiment = TUNED.experiment(
     NAME, SEEDS, ("over-estimation", "value"), {"steps": STEPS, "features": FEATURES},
     question="At high update ratios, do model-made samples earn more, and as much as resets of the critic?",
