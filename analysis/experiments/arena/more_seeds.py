@@ -52,7 +52,7 @@ def rows(seeds: Seeds) -> Rows:
 
 EXPERIMENT = Experiment(
     NAME,
-    question="On fresh seeds, what do comparisons of the arena say that its seeds left open or without room?",
+    question="Do fresh seeds decide comparisons of the arena that were left open, or had no room for a gain?",
     source="each claim's",
     differs="the arena's transformers, tasks, rates and knobs on other seeds; sums and sorted on a GPU",
     compute=of_seeds(NAME, rows, max(ARMS.values()), {"seeds of a unit": EACH}),

@@ -47,7 +47,7 @@ def learn(seed: int, arm: str, updates: float, rate: float, resets: float = 0.0)
 TUNED = TunedArms(ARMS, learn, "value", PILOTS, {"updates": (1.0, 8.0, 32.0)})
 EXPERIMENT: Experiment = TUNED.experiment(
     NAME, SEEDS, ("over-estimation", "value"), {"steps": STEPS, "features": FEATURES},
-    question="At high update ratios, do model-made samples earn more, and as much as resets of the critic?",
+    question="At high update ratios, do model-made samples earn more than replay, and as much as resets?",
     source="Voelcker et al. (2025), MAD-TD: model-augmented data stabilizes high update ratio RL",
     differs="a linear critic on random MDPs; the model is a table of counts; each arm at the step size of "
     "the highest value at each number of updates",
@@ -60,8 +60,8 @@ EXPERIMENT: Experiment = TUNED.experiment(
         "samples in which the action is the learner's own and the outcome a count model's, and with weights "
         "that start anew several times; each at the settings of the highest value.",
     ),
-    systems={"MAD-TD": "value at each arm's best step size, where no arm over-estimates: over-estimation "
-             "has a smaller step as its remedy here"},
+    systems={"MAD-TD": "each arm has its best step size, which is so small that none over-estimates; the "
+             "claims are on values"},
 )  # fmt: skip
 
 OFTEN, SAID = {"updates": 32.0}, "At 32 updates per step, each at its best step size, "
