@@ -39,7 +39,7 @@ def four_bits(_: Facts, mismatch: str, recipe: str) -> str:
 
 
 def _places() -> list[tuple[str, int, pd.DataFrame]]:
-    """Return the runs of each foretold task and lag."""
+    """Return the runs of each predicted task and lag."""
     frame = _frame(foretold_arms.NAME)
     places = frame.loc[frame["lag"] > 0, ["task", "lag"]].drop_duplicates().itertuples(index=False)
     return [(task, lag, foretold_arms.of(frame, task, lag)) for task, lag in places]
@@ -58,26 +58,26 @@ def foretold(_: Facts) -> str:
 
 
 def best_three(_: Facts) -> str:
-    """Return the three best recipes at each place, and those that were foretold."""
+    """Return the three best recipes at each place, and those that were predicted."""
     best = []
     for task, lag, rows in _places():
         said = foretold_arms.said(task, lag)["alike"].loc[sorted(set(rows["recipe"]))]
         found = rows.groupby("recipe")["final"].mean().nlargest(3)
         best.append(
             f"on {task} at lag {lag} {', '.join(f'{name} {value:.2f}' for name, value in found.items())}, "
-            f"foretold {', '.join(said.nlargest(3).index)}"
+            f"predicted {', '.join(said.nlargest(3).index)}"
         )
     return "; ".join(best)
 
 
 def collapsed(_: Facts) -> str:
-    """Return how many of the foretold runs collapsed."""
+    """Return how many of the predicted runs collapsed."""
     stale = _frame(foretold_arms.NAME).query("lag > 0")
     return f"{stale['collapsed'].sum():.0f} of {len(stale)}"
 
 
 def fresh_ends(_: Facts) -> str:
-    """Return GRPO's final accuracy on fresh data, by foretold task."""
+    """Return GRPO's final accuracy on fresh data, by predicted task."""
     ends = _frame(foretold_arms.NAME).query("lag == 0").groupby("task")["final"].mean()
     return " and ".join(f"{value:.2f} on {task}" for task, value in ends.items())
 
@@ -99,7 +99,7 @@ def sizes(_: Facts) -> str:
 
 
 def tuned_shares(_: Facts) -> str:
-    """Return what tuned recipes keep of fresh data's mean final accuracy at lag 64, and what was foretold."""
+    """Return what tuned recipes keep of fresh data's mean final accuracy at lag 64, and what was predicted."""
     kept = foretold_tuned.shares(_frame(foretold_tuned.TUNED.name)).sort_values(ascending=False)
     return ", ".join(f"{arm} {at:.2f} ({foretold_tuned.FORETOLD[str(arm)]:.2f})" for arm, at in kept.items())
 
