@@ -99,7 +99,7 @@ def sizes(_: Facts) -> str:
 
 
 def tuned_shares(_: Facts) -> str:
-    """Return what tuned recipes keep of fresh data's mean final accuracy at lag 64, and what was predicted."""
+    """Return what tuned recipes keep of fresh data's mean final accuracy at lag 64 (and the prediction)."""
     kept = foretold_tuned.shares(_frame(foretold_tuned.TUNED.name)).sort_values(ascending=False)
     return ", ".join(f"{arm} {at:.2f} ({foretold_tuned.FORETOLD[str(arm)]:.2f})" for arm, at in kept.items())
 

@@ -20,7 +20,7 @@ from analysis.worlds.assisted_robots import (
 from envs.arrays import Floats, Ints
 from testbed.rng import generator
 
-DEMOS, SKILL, BACK, TRIES, BATCHES = 2, 0.7, 3, 1, 8
+DEMOS, SKILL, BACK, TRIES, BATCHES = 2, 0.7, 5, 1, 8
 """Demonstrations, probability that they take the right action instead of a random one, actions that lead
 back, tries per batch, and number of batches."""
 UPDATES, PASSES, SWEEPS, CLIP = 5, 8, 30, 0.2

@@ -8,7 +8,7 @@ from analysis.lab import Bools, Floats, Grid, Ints, Plot, TunedArms, asks, by_wo
 from testbed.offline.improvement import softmax
 
 NAME = "session-returns"
-SEEDS, PILOTS, FRESH, SESSIONS, LONGEST = 192, 48, 690_000, 1500, 40
+SEEDS, PILOTS, FRESH, SESSIONS, LONGEST = 512, 48, 690_000, 1500, 40
 USERS, MOODS, ITEMS = 4, 5, 6
 STATES = USERS * MOODS
 """Kinds of users, moods, items, and the largest length of a session."""
