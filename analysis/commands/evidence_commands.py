@@ -51,7 +51,8 @@ def run_experiments(
 ) -> None:
     """Run what an experiment lacks, make its table and judge its claims; --write keeps the table instead.
 
-    Without --write the committed files stay as they are.
+    Without --write the committed files stay as they are, and --write later takes a computed table from
+    out/experiments/NAME if the code is still the same.
 
     Examples:
     testbed evidence run batch-invariance --workers 2
@@ -93,12 +94,24 @@ def run_experiments(
 def _written(
     experiment: Experiment, source: Sequence[Path], data: Path | None, options: dict[str, Any]
 ) -> list[Path]:
-    """Compute one table, write it to the folder of tables, and return the written paths."""
-    from analysis.tables.committed import COMMITTED
+    """Take or compute one table, write it to the folder of tables, and return the written paths."""
+    from analysis.tables.committed import COMMITTED, is_committed, load_committed
     from analysis.tables.making import add_tables, make
 
-    table = make(experiment, source, **options)
-    return add_tables({experiment.name: table}, data or COMMITTED)
+    name, before = experiment.name, _folder_of_today(experiment, options["root"])
+    if not source and is_committed(before):
+        table = load_committed([name], before)[name]
+    else:
+        table = make(experiment, source, **options)
+    return add_tables({name: table}, data or COMMITTED)
+
+
+def _folder_of_today(experiment: Experiment, results: Path) -> Path:
+    """Return the folder that holds the experiment's computed table if this very code made it before."""
+    from analysis.judging.digests import of_code, of_question
+
+    name = experiment.name
+    return results / name / f"table-{of_question(name)}-{of_code(name, computed=True)}"
 
 
 def _judged(
@@ -106,12 +119,14 @@ def _judged(
 ) -> dict[str, Any]:
     """Run missing cells, make the table, judge the claims; return both as JSON-compatible values."""
     from analysis.judging.verdicts import ask
-    from analysis.tables.making import make, run
+    from analysis.tables.making import make, run, write_tables
 
     name, fresh = experiment.name, {}
     if experiment.keys:
         say(f"making the table of {name}", quiet)
         fresh = {name: make(experiment, root=results, workers=workers, progress=progress)}
+        if experiment.compute:
+            write_tables(fresh, _folder_of_today(experiment, results))
     elif experiment.cells is not None:
         run(experiment, results, workers=workers, progress=progress)
     rows = []

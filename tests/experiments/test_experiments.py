@@ -14,9 +14,10 @@ from support.refusals import refuses
 
 from analysis.declared_plot import Plot
 from analysis.experiment import EXPERIMENTS, Experiment, Experiments, Stop, sweep, sweeps
-from analysis.judging import preregistration
+from analysis.judging import digests, preregistration
 from analysis.judging.claims import CLAIMS, Claims, look
 from analysis.judging.e_values import MEAN, exceeds
+from analysis.judging.replication import columns, of_seeds
 from analysis.judging.verdicts import by_claim
 from analysis.pages import experiment_page
 from analysis.tables.committed import Table, load_committed
@@ -292,6 +293,27 @@ def test_table_writes_beside_the_others(capsys, only_example, example, tmp_path)
     code, out, _ = call(capsys, "evidence", "run", "--write", *words)
     assert (code, out.strip()) == (0, str(tmp_path / "lag-on-a-bandit.csv"))
     assert sorted(load_committed(folder=tmp_path)) == ["lag-on-a-bandit", "other"]
+
+
+def test_a_computed_table_that_was_judged_is_kept_without_computing_it_again(capsys, monkeypatch, tmp_path):
+    made = []
+
+    def once():
+        made.append(1)
+        return of_seeds("regimes", lambda seeds: [columns(seeds, score=0.5)], 2)()
+
+    regimes = dataclasses.replace(EXPERIMENTS["regimes"], compute=once)
+    monkeypatch.setattr("analysis.commands.evidence_commands.EXPERIMENTS", {"regimes": regimes})
+    words = ["evidence", "run", "regimes", "--results", str(tmp_path / "runs")]
+    _, out, _ = call(capsys, *words)
+    assert "Keep it: testbed evidence run regimes --write" in out
+    data = tmp_path / "data"
+    add_tables({"other": Table("other", b"x\n1\n")}, data)
+    assert call(capsys, *words, "--write", "--data", str(data))[0] == 0
+    assert (len(made), load_committed(["regimes"], data)["regimes"].frame["score"].tolist()) == (1, [0.5] * 4)
+    monkeypatch.setattr(digests, "of_code", lambda *_, **__: "other code")
+    call(capsys, *words, "--write", "--data", str(data))
+    assert len(made) == 2
 
 
 @pytest.mark.parametrize(
