@@ -18,20 +18,19 @@ FRESH, NOISE = 3_000_000, 2.0
 """Offset of worlds past those of an earlier table, and standard deviation of rewards."""
 SCORE = 0.02
 """Margin, a share of the optimum's lead over the uniform policy. Set before any table was made."""
-KNOBS = {"step_size": (0.1, 0.3, 1.0, 3.0), "temperature": (0.01, 0.03, 0.1, 0.3, 1.0)}
-OFTEN: Grid = {
-    "step_size": (0.01, 0.03, *KNOBS["step_size"]), "temperature": KNOBS["temperature"],
-    "updates": (0.125, 0.25, 0.5, 1.0, 2.0, 4.0),
+TARGETS = tuple(2.0**i for i in range(1, 11))
+KNOBS: Grid = {
+    "step_size": tuple(2.0**i for i in range(-6, 5)), "temperature": tuple(2.0**i for i in range(-7, 3)),
 }  # fmt: skip
-SELDOM: Grid = {"step_size": (0.03, *KNOBS["step_size"], 10.0), "temperature": KNOBS["temperature"]}
-REFRESH: Grid = {"target_every": (3.0, 10.0, 30.0, 100.0, 300.0)}
+OFTEN: Grid = {**KNOBS, "updates": (0.125, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0)}
+FEW: Grid = {**KNOBS, "target_every": TARGETS}
+BOUNDS = {"weight_bound": (1.0, 2.0, 4.0, 8.0), "error_bound": (0.125, 0.25, 0.5, 1.0, NOISE)}
 ARMS: dict[str, Grid] = {
-    "usual": {**KNOBS, "updates": (0.125, 0.25, 0.5, 2.0, 8.0)},
-    "target network": {**OFTEN, "target_every": (10.0, 30.0, 100.0, 300.0, 1000.0)},
-    "few large, target network": {**SELDOM, **REFRESH},
+    "usual": OFTEN,
+    "target network": {**OFTEN, "target_every": TARGETS},
+    "few large, target network": FEW,
     "few large, bounded, target network": {
-        **SELDOM, **REFRESH, "step_size": (*SELDOM["step_size"], 30.0, 100.0),
-        "weight_bound": (1.0, 2.0, 4.0, 8.0), "error_bound": (0.125, 0.25, 0.5, 1.0, NOISE),
+        **FEW, "step_size": tuple(2.0**i for i in range(-4, 9)), **BOUNDS
     },
     "model samples": {**OFTEN, "model_share": (0.05, 0.1, 0.2, 0.4, 0.8)},
     "on-policy replay": {**OFTEN, "on_policy": (0.25, 0.5, 1.0, 2.0, 4.0)},
@@ -41,18 +40,20 @@ with bounds on the weights and on the error that a gradient carries. Other addit
 comparison: samples of a learned model (MAD-TD), replay by the probability of trajectories (ARB). The bounds
 act at every value: rewards alone exceed the loosest error in a third of the steps, and weights grow beyond 8.
 Looser ones never bound anything where a target network was used."""
-FEW = {"step_size": 1.0, "temperature": 0.3, "target_every": 100.0}
+START = {"step_size": 0.25, "temperature": 0.125, "updates": 0.5}
+PLACES = [
+    {"step_size": step, "temperature": temperature, "target_every": every}
+    for step in (0.25, 1.0, 4.0) for temperature in (0.0625, 0.25) for every in (8.0, 64.0)
+]  # fmt: skip
 FROM = {
-    "few large, target network": FEW,
-    "few large, bounded, target network": {**FEW, "weight_bound": 8.0, "error_bound": 1.0},
-} | {
-    arm: {"step_size": 0.3, "temperature": 0.1, "updates": 0.5, knob: start}
-    for arm, knob, start in (
-        ("target network", "target_every", 30.0),
-        ("model samples", "model_share", 0.1),
-        ("on-policy replay", "on_policy", 1.0),
-    )
+    "usual": [{**START, "step_size": step, "updates": more} for step in (0.125, 0.5) for more in (0.25, 2.0)],
+    "target network": [{**at, "step_size": at["step_size"] / 4, "updates": 1.0} for at in PLACES],
+    "few large, target network": PLACES,
+    "few large, bounded, target network": [{**at, "weight_bound": 8.0, "error_bound": 1.0} for at in PLACES],
+    "model samples": {**START, "model_share": 0.1},
+    "on-policy replay": {**START, "on_policy": 1.0},
 }
+"""Settings from which the searches climb."""
 
 
 @lru_cache(1024)
@@ -95,7 +96,7 @@ EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, endless=LOOSEST, starts=FRO
         "of 64 steps per four steps; bounded also limits the critic's weights and the error that a gradient "
         "carries, at values that act; usual updates also come with samples of a learned model (as in MAD-TD) "
         "or with steps drawn by their trajectory's probability (as in ARB).", y="arm: "),
-    systems={"FlashSAC": "linear critics; rates and temperatures in steps of three; no clock"},
+    systems={"FlashSAC": "linear critics; no clock"},
 )  # fmt: skip
 
 asks(EXPERIMENT,
