@@ -2,6 +2,7 @@
 
 import functools
 import itertools
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
@@ -39,13 +40,15 @@ def best(
     flat: float = FLAT,
     endless: Mapping[str, Sequence[float]] = MappingProxyType({}),
     start: Start = (),
+    fine: bool = False,
 ) -> tuple[dict[str, float], list[str]]:
     """Return the setting with the highest score(**setting), and the knobs for which it is at a grid's end.
 
     It is at an end if the next value inward is worse by more than `flat`, as a wider grid might then have a
     better one. Knobs with one value, the value 0, and values in `endless` have no end, since nothing lies
     beyond. start: climb from there, or from each of several, knob by knob, until no step of one knob is
-    better, for grids too large to try.
+    better, for grids too large to try. fine: climb once more from the best setting, on a grid whose
+    steps are at most a factor of 2.
     """
     scores: dict[tuple[float, ...], float] = {}
 
@@ -55,30 +58,49 @@ def best(
             scores[knobs] = score(**dict(zip(grid, knobs, strict=True)))
         return scores[knobs]
 
-    def stepped(point: Mapping[str, float], name: str, by: int) -> list[dict[str, float]]:
+    def stepped(point: Mapping[str, float], name: str, by: int, grid: Grid) -> list[dict[str, float]]:
         i = list(grid[name]).index(point[name]) + by
         return [{**point, name: grid[name][i]}] if 0 <= i < len(grid[name]) else []
 
-    def climbed(begin: Mapping[str, float]) -> dict[str, float]:
+    def climbed(begin: Mapping[str, float], grid: Grid = grid) -> dict[str, float]:
         chosen, before = dict(begin), dict[str, float]()
         while chosen != before:
             before = chosen
             for name in grid:
-                chosen = max([chosen, *stepped(chosen, name, -1), *stepped(chosen, name, 1)], key=at)
+                sides = [*stepped(chosen, name, -1, grid), *stepped(chosen, name, 1, grid)]
+                chosen = max([chosen, *sides], key=at)
         return chosen
 
     every = (dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values()))
     tops = map(climbed, [start] if isinstance(start, Mapping) else start) if start else every
     chosen = max(tops, key=at)
+    if fine:
+        chosen = climbed(chosen, {name: halved(values) for name, values in grid.items()})
     ends = []
     for name, values in grid.items():
-        down, up = stepped(chosen, name, -1), stepped(chosen, name, 1)
+        if chosen[name] not in values:
+            continue  # between two values
+        down, up = stepped(chosen, name, -1, grid), stepped(chosen, name, 1, grid)
         if len(values) < 2 or (down and up) or chosen[name] in endless.get(name, ()):
             continue
         if not down and values[0] == 0:
             continue  # no weight, share or probability is below 0
         ends += [name] * (at(chosen) - at((down or up)[0]) > flat)
     return chosen, ends
+
+
+def halved(values: Sequence[float]) -> tuple[float, ...]:
+    """Return the values with as many between each two, at equal ratios, that no step is above a factor of 2.
+
+    A step of up to 2.1 stays, as does one from 0 or below; between whole numbers lie whole numbers.
+    """
+    found: list[float] = []
+    for low, high in itertools.pairwise(values):
+        steps = math.ceil(math.log(high / low, 2.1)) if 0 < low < high else 1
+        between = [low * (high / low) ** (i / steps) for i in range(1, steps)]
+        whole = isinstance(low, int) and isinstance(high, int)
+        found += [low, *dict.fromkeys(round(x) for x in between)] if whole else [low, *between]
+    return (*found, values[-1])
 
 
 @dataclass(frozen=True)
@@ -115,7 +137,7 @@ class TunedArms:
     arms: grid of each. learn: learn(seeds, arm, **cell, **setting), outcomes by column, [R] each. score: the
     outcome that is to be high on average over `pilots` pilot worlds, low behind "-"; in braces a column.
     cells: further columns and their values.
-    endless, starts: as `tuned` takes them, starts by arm.
+    endless, starts, fine: as `best` takes them, starts by arm.
     """
 
     arms: Mapping[str, Grid]
@@ -125,6 +147,7 @@ class TunedArms:
     cells: Mapping[str, Sequence[Any]] = field(default_factory=dict)
     endless: Mapping[str, Sequence[float]] = field(default_factory=dict)
     starts: Mapping[str, Start] = field(default_factory=dict)
+    fine: bool = False
 
     @functools.cache  # noqa: B019 - one object a module
     def setting(self, arm: str, *cell: Any) -> tuple[dict[str, float], bool]:
@@ -136,6 +159,7 @@ class TunedArms:
             self.arms[arm],
             endless=self.endless,
             start=self.starts.get(arm, ()),
+            fine=self.fine,
         )
 
     def rows(self, seeds: Seeds) -> Iterator[pd.DataFrame]:

@@ -13,7 +13,8 @@ from support.refusals import refuses
 from analysis.experiment import EXPERIMENTS
 from analysis.sweeps import tuning
 from analysis.sweeps.tuning_knobs import KNOBS
-from analysis.worlds.pilots import inside, tuned
+from analysis.worlds.pilots import best as best_setting
+from analysis.worlds.pilots import halved, inside, tuned
 from testbed.config.run import Run
 from testbed.errors import UserError
 from testbed.recipes import recipe
@@ -191,3 +192,21 @@ def test_the_gate_names_arms_at_an_end():
     table = pd.DataFrame({"arm": ["x", "y", "y"], "at end": [0, 1, 0]})
     assert inside()(table) == inside(arm=("x", "y"))(table) == "at an end of its grid: y"
     assert inside(arm="x")(table) == ""
+
+
+def test_a_finer_search_climbs_on_from_the_best_of_the_grid_in_steps_of_at_most_two():
+    def score(rate, passes):
+        return -abs(math.log(rate / 0.5)) - abs(passes - 5)
+
+    grid = {"rate": (0.1, 0.3, 1.0, 10.0), "passes": (1, 2, 8)}
+    assert best_setting(score, grid) == ({"rate": 0.3, "passes": 2}, [])
+    found, ends = best_setting(score, grid, fine=True)
+    assert (found, ends) == ({"rate": pytest.approx(0.3 / 0.3**0.5), "passes": 4}, [])
+    assert halved(grid["rate"]) == pytest.approx(
+        (0.1, 0.03**0.5, 0.3, 0.3**0.5, 1, 10**0.25, 10**0.5, 10**0.75, 10)
+    )
+    assert halved((0.0, 0.5, 1, 2.1, 2.1)) == (0.0, 0.5, 1, 2.1, 2.1), (
+        "no step is above 2.1, and 0 has no ratio"
+    )
+    assert halved((2, 5)) == (2, 3, 5)
+    assert best_setting(lambda rate: rate, {"rate": (1.0, 3.0)}, fine=True) == ({"rate": 3.0}, ["rate"])
