@@ -62,7 +62,8 @@ def run_experiments(
     testbed evidence run staleness --write --from results/mine
     """
     chosen = [EXPERIMENTS[name] for name in names or ()]
-    chosen += [each for each in EXPERIMENTS.values() if computed and each.compute and each not in chosen]
+    every = EXPERIMENTS.values() if computed else ()  # looking at them all loads their files
+    chosen += [each for each in every if each.compute and each not in chosen]
     if not chosen:
         raise UserError("No experiment was given. Give names, or --computed for all that need no runs.")
     if not write and (source or data or partial):
