@@ -13,7 +13,7 @@ from envs.mdps import garnet
 from testbed.offline.improvement import softmax
 
 NAME = "bounded-critics"
-SEEDS, WORLDS, PILOTS, STEPS, STATES, ACTIONS, FEATURES = 256, 16, 64, 1500, 12, 4, 24
+SEEDS, WORLDS, PILOTS, STEPS, STATES, ACTIONS, FEATURES = 768, 16, 64, 1500, 12, 4, 24
 FRESH, NOISE = 3_000_000, 2.0
 """Offset of worlds past those of an earlier table, and standard deviation of rewards."""
 SCORE = 0.02

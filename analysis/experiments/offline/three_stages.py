@@ -5,7 +5,7 @@ import numpy as np
 from analysis.lab import Grid, TunedArms, asks, by_world, key, strips
 
 NAME = "three-stages"
-SEEDS, PILOTS, FRESH, INNER = 256, 24, 590_000, 2
+SEEDS, PILOTS, FRESH, INNER = 768, 24, 590_000, 2
 MORE = 0.05
 """Margin of the success probability. Set before the table was made, as the grids were."""
 RATES = tuple(2.0**i for i in range(1, 11))
