@@ -60,10 +60,16 @@ def group_std_nemo_rl(signals: Signals, *, eps: float = 1e-6) -> Tensor:
 
 @advantage("leave_one_out", source="Ahmadian et al. (2024), RLOO, arXiv:2402.14740, Eq. 6", scope="group")
 def leave_one_out(signals: Signals) -> Tensor:
-    """A = R - mean of the others in the group = G/(G-1) (R - mean)."""
-    others_B = (group_size(signals.reward_B, signals.group_B) - 1).clamp(min=1)
+    """A = R - mean of the others in the group = G/(G-1) (R - mean).
+
+    A is exactly 0 in a group of equal rewards, of more than one response.
+    """
+    size_B = group_size(signals.reward_B, signals.group_B)
+    others_B = (size_B - 1).clamp(min=1)
     total_B = group_sum(signals.reward_B, signals.group_B)
-    return signals.reward_B - (total_B - signals.reward_B) / others_B
+    adv_B = signals.reward_B - (total_B - signals.reward_B) / others_B
+    # Adam divides by the gradient's size: it would take full steps along the rounding of equal rewards.
+    return torch.where((size_B > 1) & (group_mean(signals) == 0), 0.0, adv_B).to(adv_B.dtype)
 
 
 @advantage("group_median", source="GBPO (2026), arXiv:2604.18578", scope="group")

@@ -14,6 +14,7 @@ from torch import Tensor
 from testbed.advantages import advantage
 from testbed.data.compact import Compact
 from testbed.data.groups import (
+    are_equal,
     group_max,
     group_size,
     group_sum,
@@ -142,7 +143,9 @@ def optimal_token_baseline(
     alone_BT = (size_B == 1)[..., None].expand(baseline_BT.shape)
     if zero_tail:
         alone_BT = alone_BT | (group_sum(compact.filled_BT.to(total_TB.dtype).mT, group_TB).mT == 1)
-    return compact.take(return_BT - torch.where(alone_BT, 0.0, baseline_BT))
+    baseline_BT = torch.where(alone_BT, 0.0, baseline_BT)
+    level_BT = are_equal(torch.maximum(return_BT, baseline_BT), torch.minimum(return_BT, baseline_BT))
+    return compact.take(torch.where(level_BT, 0.0, return_BT - baseline_BT))
 
 
 def returns(signals: Signals, method: str) -> Tensor:

@@ -39,9 +39,11 @@ def group_centered(value_B: Tensor, group_B: Tensor) -> Tensor:
     standardization would otherwise divide rounding by rounding, and give |A| near 1.
     """
     centered_B = value_B - group_average(value_B, group_B)
-    return torch.where(
-        are_equal(group_max(value_B, group_B), -group_max(-value_B, group_B)), 0.0, centered_B
-    ).to(value_B.dtype)
+    return torch.where(_all_equal(value_B, group_B), 0.0, centered_B).to(value_B.dtype)
+
+
+def _all_equal(value_B: Tensor, group_B: Tensor) -> Tensor:
+    return are_equal(group_max(value_B, group_B), -group_max(-value_B, group_B))
 
 
 def are_equal(high: Tensor, low: Tensor) -> Tensor:
@@ -53,14 +55,15 @@ def are_equal(high: Tensor, low: Tensor) -> Tensor:
 def group_weighted_average(value_B: Tensor, log_weight_B: Tensor, group_B: Tensor) -> Tensor:
     """Return sum w value / sum w over the group, from log-weights of any size.
 
-    A group with all weights 0 is averaged with equal weights.
+    A group with all weights 0 is averaged with equal weights; in one of equal values each is its average.
     """
     top_B = group_max(log_weight_B, group_B)
     nothing_B = top_B == -torch.inf
     # -inf - -inf would be NaN; 0 gives all members of such a group the same weight.
     scaled_B = torch.where(nothing_B, torch.zeros_like(top_B), log_weight_B - top_B)
     weight_B = scaled_B.exp()
-    return group_sum(weight_B * value_B, group_B) / group_sum(weight_B, group_B)
+    average_B = group_sum(weight_B * value_B, group_B) / group_sum(weight_B, group_B)
+    return torch.where(_all_equal(value_B, group_B), value_B, average_B)
 
 
 def group_logmeanexp(value_B: Tensor, group_B: Tensor, temperature: float) -> Tensor:

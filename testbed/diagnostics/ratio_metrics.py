@@ -10,9 +10,12 @@ from torch import Tensor
 
 from testbed.data.batch import Batch
 from testbed.diagnostics.metric_names import CLAMP, HISTOGRAM_EDGES, QUANTILES
+from testbed.errors import unknown
 from testbed.losses.ratios import log_token
 
 HOW = ("kish", "perplexity", "max")
+FAR = 1e4
+"""Log-ratio beyond which a ratio is 0 or infinite in every type."""
 
 
 def ess(log_w_N: Tensor, mask_N: Tensor | None = None, how: str = "kish") -> Tensor:
@@ -28,8 +31,14 @@ def ess(log_w_N: Tensor, mask_N: Tensor | None = None, how: str = "kish") -> Ten
         how: kish, perplexity or max.
 
     Returns:
-        The share [...], from 1/N to 1.
+        The share [...], from 1/N to 1, in float32 at least. NaN where no weight is positive or one is
+        infinite.
+
+    Raises UserError for an unknown name.
     """
+    if how not in HOW:
+        raise unknown("ESS", how, HOW)
+    log_w_N = _precise(log_w_N)
     mask = torch.ones_like(log_w_N, dtype=torch.bool) if mask_N is None else mask_N
     count = mask.sum(-1).clamp(min=1)
     log_p = log_w_N.masked_fill(~mask, -torch.inf)
@@ -40,10 +49,13 @@ def ess(log_w_N: Tensor, mask_N: Tensor | None = None, how: str = "kish") -> Ten
         return torch.exp(-torch.logsumexp(2 * log_p, -1)) / count
     if how == "max":
         return torch.exp(-log_p.max(-1).values) / count
-    if how == "perplexity":
-        terms = torch.where(log_p == -torch.inf, torch.zeros_like(log_p), log_p.exp() * log_p)
-        return torch.exp(-terms.sum(-1)) / count
-    raise ValueError(f"ESS '{how}' is not defined; expected one of {', '.join(HOW)}.")
+    terms = torch.where(log_p == -torch.inf, torch.zeros_like(log_p), log_p.exp() * log_p)
+    return torch.exp(-terms.sum(-1)) / count
+
+
+def _precise(value: Tensor) -> Tensor:
+    """Return numbers of two bytes, which lose a tenth of an ESS by rounding, and whole numbers in float32."""
+    return value.to(torch.promote_types(value.dtype, torch.float32))
 
 
 def ess_family(log_rho_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
@@ -92,29 +104,32 @@ def kl_estimates(log_rho_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:
 
     KL(mu, pi): k1 = -log rho, k2 = (log rho)^2 / 2, k3 = rho - 1 - log rho. KL(pi, mu): rho log rho,
     rho (log rho)^2 / 2, rho log rho - rho + 1. k1 and k3 are unbiased, k2 is not; k2 and k3 are
-    never negative, even under rounding, and inf where rho overflows. Source: Schulman (2020), Approximating
-    KL Divergence.
+    never negative, even under rounding, and inf where rho overflows; at rho = 0 all six have their limits.
+    Source: Schulman (2020), Approximating KL Divergence.
 
     Args:
         log_rho_BT: log pi/mu of every token [..., B, T].
         mask_BT: bool, the same shape.
 
     Returns:
-        Six estimates by name, each [...].
+        Six estimates by name, each [...], in float32 at least.
     """
-    return {f"rollout_corr/kl_{name}": masked_mean(term, mask_BT) for name, term in _kl_terms(log_rho_BT)}
+    terms = _kl_terms(_precise(log_rho_BT))
+    return {f"rollout_corr/kl_{name}": masked_mean(term, mask_BT) for name, term in terms}
 
 
 def _kl_terms(log_rho_BT: Tensor) -> Iterator[tuple[str, Tensor]]:
     """Yield one term at a time: two terms of a long log may not fit into memory."""
     rho_BT = log_rho_BT.exp()
+    # Below -FAR rho is 0 already, so that this only makes 0 * -inf 0.
+    log_BT = log_rho_BT.clamp(min=-FAR)
     yield "mu_pi_k1", -log_rho_BT
     yield "mu_pi_k2", 0.5 * log_rho_BT**2
     yield "mu_pi_k3", _excess(log_rho_BT)
-    yield "pi_mu_k1", rho_BT * log_rho_BT
-    yield "pi_mu_k2", 0.5 * rho_BT * log_rho_BT**2
+    yield "pi_mu_k1", rho_BT * log_BT
+    yield "pi_mu_k2", 0.5 * rho_BT * log_BT**2
     # rho (log rho - 1) + 1 for small rho, where exp(-log rho) would overflow.
-    small_BT = rho_BT * (log_rho_BT - 1) + 1
+    small_BT = rho_BT * (log_BT - 1) + 1
     yield "pi_mu_k3", torch.where(log_rho_BT < -0.5, small_BT, rho_BT * _excess(-log_rho_BT))
 
 
@@ -124,7 +139,7 @@ def _excess(x: Tensor) -> Tensor:
     series = torch.ones_like(x)
     for k in range(14, 2, -1):
         series = 1 + near / k * series
-    return torch.where(x.abs() < 0.5, 0.5 * near.square() * series, x.expm1() - x)
+    return torch.where(x.abs() < 0.5, 0.5 * near.square() * series, x.expm1() - x.clamp(max=FAR))
 
 
 def quantiles(log_rho_BT: Tensor, mask_BT: Tensor) -> dict[str, Tensor]:

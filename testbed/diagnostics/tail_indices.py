@@ -91,6 +91,8 @@ def pareto_k(log_w_N: ArrayLike, tail: int | None = None) -> ParetoK:
     log_w_N = _checked(log_w_N)
     n = log_w_N.size
     tail = tail_length(n) if tail is None else tail
+    if tail != int(tail):
+        raise UserError(f"tail is {tail}, expected a number of weights.")
     # The cutoff takes one weight, so NEEDED weights in all can never leave NEEDED above it.
     if n <= NEEDED:
         return Flat(n, n) if np.ptp(log_w_N) < FLAT_BELOW else TooFew(n, n, _distinct(np.sort(log_w_N)))
@@ -216,6 +218,8 @@ def tail_metrics(log_w_N: ArrayLike, level: str) -> dict[str, float]:
 
 
 def _checked(log_w_N: ArrayLike) -> Floats:
+    if hasattr(log_w_N, "detach"):  # a tensor, perhaps with a gradient or in bfloat16, which numpy refuses
+        log_w_N = log_w_N.detach().double().cpu()
     log_w_N = np.asarray(log_w_N, dtype=np.float64)
     if log_w_N.ndim != 1 or log_w_N.size == 0:
         raise UserError(f"log_w_N has shape {log_w_N.shape}, expected [N] with N >= 1: one batch at a time.")

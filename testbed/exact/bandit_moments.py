@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from scipy import special
@@ -21,6 +21,9 @@ class LoggedDistribution:
     context_S: probabilities of the contexts [S].
     mu_SA, pi_SA: logging and target policy, probabilities [S, A]; mu > 0 where pi > 0.
     mean_SA, variance_SA: mean and variance of the reward [S, A].
+
+    Raises UserError for shapes that disagree, rows that are no probabilities, a negative variance, and where
+    mu is 0 and pi is not.
     """
 
     context_S: Floats
@@ -30,6 +33,23 @@ class LoggedDistribution:
     variance_SA: Floats
 
     def __post_init__(self) -> None:
+        for item in fields(self):
+            object.__setattr__(self, item.name, np.asarray(getattr(self, item.name), dtype=np.float64))
+        wanted = (*self.context_S.shape, *self.mu_SA.shape[-1:])
+        for name in ("mu_SA", "pi_SA", "mean_SA", "variance_SA"):
+            if (shape := getattr(self, name).shape) != wanted or len(wanted) != 2:
+                raise UserError(
+                    f"{name} has shape {shape}, context_S {self.context_S.shape}; expected context_S [S] and "
+                    "all others [S, A]."
+                )
+        for name in ("context_S", "mu_SA", "pi_SA"):
+            law = getattr(self, name)
+            if not ((law >= 0).all() and np.allclose(law.sum(-1), 1.0, atol=1e-6)):
+                raise UserError(
+                    f"{name} holds no probabilities: expected entries >= 0 that sum to 1 in a row."
+                )
+        if not ((self.variance_SA >= -1e-12).all() and np.isfinite(self.mean_SA).all()):
+            raise UserError("mean_SA and variance_SA: expected finite means and variances >= 0.")
         _check_overlap(self.context_S, self.mu_SA, self.pi_SA)
 
     @property

@@ -273,7 +273,7 @@ def _check(name: str, units: UnitDistribution, n: int) -> None:
             f"'{name}' is a {wanted} estimator, but the units of the distribution are of a {family}; "
             f"use {maker}."
         )
-    if n < 1:
+    if n < 1 or n != int(n):
         raise UserError(f"n is {n}, expected the number of units in a sample, 1 or more.")
 
 

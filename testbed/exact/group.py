@@ -74,6 +74,8 @@ def group_report(
 
     Raises UserError for too many multisets, or an advantage that needs more than a tree has.
     """
+    if not isinstance(bench, Bench):
+        raise UserError(f"group_report got a {type(bench).__name__}; give it Bench(tree, mu_SA, pi_SA).")
     resolved, name, level = resolve(function)
     index_RB, law_R = batches(bench, size)
     mean = _Moments(bench)

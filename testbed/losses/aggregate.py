@@ -9,6 +9,7 @@ A mean depends on its batch. Averaging the token_mean of every micro-batch with 
 `micro_batch_weights` gives the weights that avoid this.
 """
 
+import math
 from collections.abc import Callable, Sequence
 
 import torch
@@ -114,6 +115,8 @@ def aggregate(loss_BT: Tensor, mask_BT: Tensor, mode: str, length: float = 0.0) 
 def _mode(mode: str, length: float) -> Callable[[Tensor, Tensor], Tensor]:
     if mode not in AGGREGATIONS:
         raise unknown("aggregation", mode, AGGREGATIONS)
+    if not math.isfinite(length):
+        raise UserError(f"length is {length}, expected a finite number; 0 stands for the width T.")
     if mode in WITH_LENGTH:
         return lambda loss_BT, mask_BT: AGGREGATIONS[mode](loss_BT, mask_BT, length)
     if length:

@@ -42,8 +42,9 @@ def replay_q(
     used, 0 for none (FlashSAC); reset_every: updates after which weights and target start anew, 0 for never
     (Nikishin et al. 2022).
 
-    Raises UserError for an unknown or negative setting, a wrong shape or a batch below 1. Source: Lin
-    (1992) for replay; Watkins & Dayan (1992) for the target; settings name their sources in parentheses.
+    Raises UserError for an unknown or negative setting, a part of an update in target_every or reset_every, a
+    wrong shape or a batch below 1. Source: Lin (1992) for replay; Watkins & Dayan (1992) for the target;
+    settings name their sources in parentheses.
     """
     key = np.atleast_1d(np.asarray(key_R, np.uint64))
     hyper_RK = _settings(Q_SETTINGS, settings, len(key))
@@ -108,6 +109,8 @@ def _settings(defaults: dict[str, float], given: dict[str, ArrayLike], cells: in
             raise UserError(f"{name} has shape {values.shape}, expected a number >= 0, or {cells} of them.")
         if name in ("epsilon", "model_share") and (values > 1).any():
             raise UserError(f"{name} is {values.max():g}, expected a share from 0 to 1.")
+        if name in ("target_every", "reset_every") and (wrong := values[values % 1 != 0]).size:
+            raise UserError(f"{name} is {wrong[0]:g}, expected a whole number of updates, or 0 for never.")
         hyper_RK[:, d] = values
     return hyper_RK
 

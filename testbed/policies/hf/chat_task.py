@@ -83,7 +83,10 @@ class ChatTask(TokenTask):
         """Reference answers, replaced by another problem's with probability `noise`, and the end token."""
         response_NT = np.zeros((len(prompt_NQ), self.response_length), dtype=np.int64)
         mask_NT = np.zeros(response_NT.shape, dtype=bool)
-        wrong_N = np.where(rng.random(len(prompt_NQ)) < noise, rng.integers(1, 2**31, len(prompt_NQ)), 0)
+        # A step of 1 to n - 1 problems on never ends at the problem itself; a single one has no other.
+        others = max(len(self.task.problems) - 1, 1)
+        step_N = 1 + rng.integers(1, 2**31, len(prompt_NQ)) % others
+        wrong_N = np.where(rng.random(len(prompt_NQ)) < noise, step_N, 0)
         for n, (prompt_Q, wrong) in enumerate(zip(prompt_NQ, wrong_N, strict=True)):
             problem = self.task.problems[(self._problem(prompt_Q) + int(wrong)) % len(self.task.problems)]
             tokens = self._encode_answer(problem)

@@ -64,6 +64,18 @@ def test_equal_weights_give_a_full_share_and_one_heavy_weight_the_floor(how):
     assert float(ess(heavy, how=how)) == pytest.approx(1 / 8, abs=1e-6)
 
 
+@pytest.mark.parametrize("how", HOW)
+def test_weights_in_two_bytes_or_whole_numbers_lose_no_more_than_their_own_rounding(how):
+    log_w = torch.tensor(np.random.default_rng(0).normal(0, 0.5, 5000)).bfloat16()
+    assert float(ess(log_w, how=how)) == pytest.approx(float(ess(log_w.double(), how=how)), rel=1e-5)
+    given = log_w[None], torch.ones(1, 5000, dtype=torch.bool)
+    for name, value in kl_estimates(*given).items():
+        assert float(value) == pytest.approx(float(kl_estimates(given[0].double(), given[1])[name]), rel=1e-4)
+    whole = torch.tensor([0, 1, -1])
+    torch.testing.assert_close(ess(whole, how=how), ess(whole.float(), how=how))
+    refuses("Unknown ESS 'kisch'. Did you mean 'kish'", ess, whole, how="kisch")
+
+
 def test_masked_weights_do_not_count():
     mask = torch.zeros(5, 40, dtype=torch.bool)
     mask[:, :7] = True
@@ -195,9 +207,16 @@ def test_both_are_exact_to_rounding(log_rho, dtype, rel):
     assert third(log_rho, dtype) == pytest.approx(wanted, rel=rel)
 
 
-@pytest.mark.parametrize(("log_rho", "dtype"), [(710.0, torch.float64), (90.0, torch.float32)])
+@pytest.mark.parametrize(
+    ("log_rho", "dtype"), [(710.0, torch.float64), (90.0, torch.float32), (math.inf, torch.float32)]
+)
 def test_an_overflowing_ratio_is_infinite_not_nan(log_rho, dtype):
     assert third(log_rho, dtype) == (float("inf"), float("inf"))
+
+
+def test_a_ratio_of_zero_has_the_limits_of_all_six_estimates():
+    found = kl_estimates(torch.tensor([[-math.inf, 0.0]]), torch.ones(1, 2, dtype=torch.bool))
+    assert [value.item() for value in found.values()] == [math.inf] * 3 + [0.0, 0.0, 0.5]
 
 
 @pytest.mark.parametrize("spread", [1e-7, 1e-5, 1e-3])

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+import torch
 from support.refusals import refuses
 
 from testbed.diagnostics.tail_indices import (
@@ -169,10 +170,15 @@ def test_ties_leave_moment_undefined_and_hill_at_zero():
     "call",
     [lambda: pareto_k([0.0, np.nan]), lambda: pareto_k([[0.0, 1.0]]), lambda: pareto_k([-np.inf] * 9),
      lambda: pareto_k(np.zeros(9), tail=9), lambda: hill(np.zeros(5), 5),
-     lambda: hill([0.0, 1.0, -np.inf], 2)],
+     lambda: hill([0.0, 1.0, -np.inf], 2), lambda: pareto_k(np.arange(9.0), tail=2.5)],
 )  # fmt: skip
 def test_weights_without_a_tail_index_are_refused(call):
     refuses(".", call)
+
+
+def test_a_tensor_of_any_type_and_with_a_gradient_is_read():
+    log_w = torch.tensor(LAWS["pareto"](np.random.default_rng(7), 400)).bfloat16().requires_grad_()
+    assert pareto_k(log_w) == pareto_k(log_w.detach().double().numpy())
 
 
 def test_smoothed_weights_are_quantiles_of_the_fitted_law():

@@ -195,6 +195,7 @@ def test_what_cannot_be_enumerated_is_refused_with_its_size():
         exact_distribution("snips", UNITS, 30)
     refuses("8 units make 16,777,216 ordered samples", exact_distribution, "mrdr", UNITS, 8)
     refuses("n is 0", exact_moments, "ips", UNITS, 0)
+    refuses("n is 2.5", exact_moments, "ips", UNITS, 2.5)
     refuses("use episode_units or response_units", exact_moments, "pdis", UNITS, 1)
     refuses("Did you mean", exact_moments, "snip", UNITS, 1)
     refuses("no hyperparameter", exact_moments, "snips", UNITS, 1, lambda_=2.0)

@@ -286,6 +286,7 @@ def test_multisets_are_the_distinct_draws_with_their_orderings():
 def test_bad_input_is_answered_with_one_sentence():
     refuses(r"1,073,741,824 leaves.*limit is 8,388,608", check_size, 8, 10)
     refuses("limit is 8,388,608", random_tree, 30, 9)
+    refuses("got a TokenTree; give it Bench", group_report, "ppo_clip", random_tree(2, 2), size=2)
     tree = random_tree(2, 2)
     mu, pi = random_policies(tree, 0.1)
     zero = mu.copy()

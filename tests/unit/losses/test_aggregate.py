@@ -1,5 +1,6 @@
 """The aggregations on numbers worked by hand, with rows that have no token, and in micro-batches."""
 
+import math
 import re
 
 import pytest
@@ -128,6 +129,8 @@ def test_a_length_for_a_mode_without_one_and_a_loss_of_another_shape_are_refused
         assert refuses("", aggregate, LOSS, MASK, "token_mean", length) == told
     told = "loss_BT has shape (2, 3), but mask_BT has shape (2, 4); an objective returns one loss per token."
     assert refuses("", aggregate, LOSS[:, :3], MASK, "token_mean") == told
+    for length in (math.nan, math.inf):  # NaN would stand for the width, infinity for no loss
+        refuses("expected a finite number", aggregate, LOSS, MASK, "constant", length)
 
 
 def test_a_sequence_loss_is_spread_in_equal_shares_of_its_tokens():

@@ -332,8 +332,12 @@ def test_impossible_settings_are_refused(call):
     refuses(".", call)
 
 
-def test_a_share_above_one_is_refused():
+def test_a_share_above_one_and_a_part_of_an_update_are_refused():
     refuses("epsilon is 1.5, expected a share", replay_q, WORLD, KEYS, steps=5, every=5, epsilon=1.5)
+    for name in ("target_every", "reset_every"):  # of a fraction the loop would make never, or 2 of 2.5
+        for wrong, said in ((0.5, "0.5"), ([0, 1, 2.5, 4], "2.5")):
+            message = f"{name} is {said}, expected a whole number of updates"
+            refuses(message, replay_q, WORLD, KEYS, steps=5, every=5, **{name: wrong})
 
 
 def test_settings_at_their_ends_are_taken():

@@ -379,14 +379,21 @@ def test_the_teacher_scores_one(jsonl):
         assert task.score(prompt_NQ, *wrong).sum() < 3
 
 
-def test_a_noisy_teacher_gives_the_answers_of_all_problems(jsonl):
+def test_a_noisy_teacher_gives_the_answers_of_the_other_problems(jsonl):
     task = ChatTask(jsonl(), chat_tokenizer(begin=True))
     token_NT, mask_NT = task.teacher(every_prompt(task).repeat(200, 0), np.random.default_rng(0), 0.3)
     said = np.array([task._answer(*each)[0] for each in zip(map(np.extract, mask_NT, token_NT))])
     own_PN = (said == np.repeat([problem["answer"] for problem in PROBLEMS], 200)).reshape(3, 200)
-    # One in three draws of another problem is the problem itself: .8 and .1, standard errors .028 and .021.
-    assert own_PN.mean(1) == pytest.approx(0.8, abs=0.1)
-    assert all(set(row) == {"hi", "end", "4"} for row in said.reshape(3, 200))
+    assert own_PN.mean(1) == pytest.approx(0.7, abs=0.1)  # standard error .032
+    for p, row in enumerate(said.reshape(3, 200)):
+        shares = [(row == problem["answer"]).mean() for problem in PROBLEMS]
+        assert np.delete(shares, p) == pytest.approx(0.15, abs=0.08)
+    wrong = task.teacher(every_prompt(task), np.random.default_rng(1), 1.0)
+    assert task.score(every_prompt(task), *wrong).sum() == 0
+    alone = ChatTask(jsonl(PROBLEMS[:1]), chat_tokenizer())  # no other problem to take an answer from
+    assert alone.score(
+        every_prompt(alone), *alone.teacher(every_prompt(alone), np.random.default_rng(1), 1.0)
+    ).all()
 
 
 def test_an_answer_ends_before_the_first_of_its_stops_wherever_that_is(jsonl):
