@@ -96,20 +96,23 @@ class Diagnosis:
 @np.errstate(over="ignore", invalid="ignore")  # logs may hold numbers as large as 1e300
 def diagnose(
     log: Log | ScalarLog,
-    objectives: list[str] | None = None,
+    objectives: list[str] | str | None = None,
     folder: Path = COMMITTED,
     weighing: contextlib.AbstractContextManager[Any] | None = None,
 ) -> Diagnosis:
     """Diagnose a log.
 
-    Args: log: a training log, of tokens or of scalars. objectives: names; all by default, [] for none.
-    folder: the committed tables, for the limits learned from our experiments. weighing: context entered
+    Args: log: a training log, of tokens or of scalars. objectives: names, or one; all by default, [] for
+    none. folder: the committed tables, for the limits learned from our experiments. weighing: context entered
     while the objectives' weights are computed, the slow part.
 
     Raises UserError for an unknown objective, or if the named objectives cannot be evaluated.
     """
+    objectives = [objectives] if isinstance(objectives, str) else objectives
     if isinstance(log, ScalarLog):
         return _of_scalars(log, objectives, folder)
+    if not isinstance(log, Log):
+        raise UserError(f"diagnose got a {type(log).__name__}, expected a log; tb.read_log(paths) reads one.")
     from testbed.logs.clip_report import weigh
     from testbed.logs.log_tensors import tensors
     from testbed.logs.measure import age_rows, by_step, ratio_numbers, split, tails

@@ -161,12 +161,12 @@ MODEL_RUN = Run(
 """Starting settings of `testbed run --model`; the command line gives the model."""
 
 
-def grid(run: Run, **axes: Iterable[Any]) -> tuple[Run, ...]:
+def grid(run: Run, **axes: Any) -> tuple[Run, ...]:
     """Return one Run per combination of the axes.
 
     Args:
         run: the settings that all cells share.
-        axes: values by field of Run, as lag=[0, 8].
+        axes: values by field of Run, as lag=[0, 8]; a number or text is one value.
 
     Returns:
         The runs; the last axis varies fastest.
@@ -178,7 +178,9 @@ def grid(run: Run, **axes: Iterable[Any]) -> tuple[Run, ...]:
     for name in axes:
         if name not in known:
             raise unknown("field of Run", name, known)
-    combinations = itertools.product(*axes.values())
+    # A text has items, too, but recipe="grpo" means no recipe "g".
+    single = {name: isinstance(x, str) or not isinstance(x, Iterable) for name, x in axes.items()}
+    combinations = itertools.product(*([x] if single[name] else x for name, x in axes.items()))
     return tuple(dataclasses.replace(run, **dict(zip(axes, values, strict=True))) for values in combinations)
 
 

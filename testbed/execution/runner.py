@@ -35,7 +35,7 @@ AT_ONCE = 64
 
 
 def run_sweep(
-    cells: Iterable[Run],
+    cells: Iterable[Run] | Run,
     folder: str | Path,
     *,
     executor: Executor | None = None,
@@ -50,7 +50,7 @@ def run_sweep(
     """Run every cell without a result in the folder.
 
     Args:
-        cells: the sweep; checked and normalized first.
+        cells: the sweep, or one run; checked and normalized first.
         folder: the results folder; finished cells are skipped, failed ones run again.
         executor: runs the packs; by default worker processes on this machine.
         workers: processes of the default executor; by default one per core, or one in total for cells on
@@ -71,6 +71,7 @@ def run_sweep(
     their checkpoint in FOLDER/checkpoints, unless TESTBED_CHECKPOINT names a folder.
     """
     display = progress or Progress()
+    cells = (cells,) if isinstance(cells, Run) else cells
     with contextlib.closing(display), _checkpoints_in(Path(folder) / "checkpoints"):
         check_limits(workers, threads, timeout)
         function = executor.function if executor else function

@@ -14,9 +14,11 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
-from envs.arrays import Floats
+from envs.arrays import Floats, Ints
 from testbed.logs.record import Log
+from testbed.logs.row_checks import correlation, pairs_of
 
 FALSE_ALARM = 1e-4
 """Rate at which a healthy log is flagged, over all checks (nominal; tests state the observed rate)."""
@@ -129,11 +131,9 @@ def _unskewed(effect: float, skewness: float, many: int) -> float:
 
 def findings(log: Log) -> list[str]:
     """Return the problems of a log's ratios, the likeliest cause first; [] if there are none."""
-    pairs = [(one.logp_mu[one.mask], one.logp_pi[one.mask]) for one in log.sequences
-             if one.logp_mu is not None and one.logp_pi is not None]  # fmt: skip
-    if placed := _edges(pairs) + _shifted(pairs):
-        return placed
-    found = tested(log)
+    if misplaced := placed(log):
+        return misplaced
+    pairs, found = pairs_of(log), tested(log)
     said = [
         f"the mean {name} ratio is {mean.value:.4g} ± {mean.error:.2g}, where 1 is expected"
         for name, mean in (("token", found.token), ("sequence", found.sequence))
@@ -142,7 +142,28 @@ def findings(log: Log) -> list[str]:
     if (k1 := found.log_ratio) is not None and k1.rejected and k1.value > MATERIAL:
         mean = f"{-k1.value:.4g} ± {k1.error:.2g}"
         said.append(f"the k1 estimate of KL(mu || pi) is {mean}, but a KL is never negative")
-    return [f"{_cause(found, pairs)}: {'; '.join(said)}."] if said else []
+    return [f"{_prompts(log) or _cause(found, pairs)}: {'; '.join(said)}."] if said else []
+
+
+def placed(log: Log) -> list[str]:
+    """Return signs that a mask or a column of log-probabilities lies beside its tokens; [] for none."""
+    rows = []
+    for one in log.sequences:
+        if one.logp_mu is not None and one.logp_pi is not None:
+            tokens = None if one.token is None else one.token[one.mask]
+            rows.append((one.logp_mu[one.mask], one.logp_pi[one.mask], tokens, one.prompt))
+    return _edges(rows) + _shifted(pairs_of(log))
+
+
+def _prompts(log: Log) -> str:
+    """Say that the masked tokens of most sequences begin with their prompt; "" otherwise."""
+    begun = 0
+    for one in log.sequences:
+        if one.prompt is not None and one.token is not None and len(one.prompt) > 2:
+            begun += np.array_equal(one.token[one.mask][: len(one.prompt)], one.prompt)
+    if 2 * begun <= len(log.sequences):
+        return ""
+    return f"The mask holds the prompt: the masked tokens of {begun} sequences begin with it"
 
 
 def _cause(found: RatioTests, pairs: list[tuple[Floats, Floats]]) -> str:
@@ -167,12 +188,27 @@ def _cause(found: RatioTests, pairs: list[tuple[Floats, Floats]]) -> str:
             return (
                 "A temperature in one engine alone looks likely (pi/mu crosses 1 from rare to likely tokens)"
             )
+    if base := _base(mu, pi):
+        return base
     if k1 is not None and k1.value > 0 and inverse is not None and not inverse.rejected:
         return "mu and pi look swapped, or log mu is of another model or temperature (the mean of mu/pi is 1)"
     return (
         "log mu is not from the sampling distribution (another temperature or model?), or some tokens "
         "in the mask were not sampled"
     )
+
+
+def _base(mu: Floats, pi: Floats) -> str:
+    """Name a logarithm of another base: one column is a fixed multiple of the other."""
+    if len(mu) < 50 or not correlation(mu, pi) > 0.9:
+        return ""
+    factor = float(mu @ pi / (pi @ pi))
+    for base in (2, 10):
+        for name, times in (("mu", factor), ("pi", 1 / factor)):
+            # Noise in the other column pulls the factor down by a few percent.
+            if abs(times * math.log(base) - 1) < 0.05:
+                return f"log {name} looks like a logarithm of base {base}, {times:.2f} times the other"
+    return ""
 
 
 def _middles(values: Floats, by: Floats) -> list[float]:
@@ -186,34 +222,74 @@ TILT = 0.02
 """|median of log pi/mu| in nats, of the least or most likely quarter of tokens, that counts as a shift."""
 
 
-def _edges(pairs: list[tuple[Floats, Floats]]) -> list[str]:
-    """Report masks that begin or end one token off: both log-probabilities are exactly 0 there."""
-    pairs = [pair for pair in pairs if len(pair[0]) > 1]
-    if len(pairs) < FEW:
+Row = tuple[Floats, Floats, Ints | None, Ints | None]
+"""log mu, log pi and the tokens under the mask, and the prompt."""
+
+
+def _edges(rows: list[Row]) -> list[str]:
+    """Report masks that begin too early or end too late: both log-probabilities are exactly 0 there."""
+    rows = [row for row in rows if len(row[0]) > 1]
+    if len(rows) < FEW:
         return []
-    zero = [(mu == 0) & (pi == 0) for mu, pi in pairs]
-    inner = np.mean(np.concatenate([row[1:-1] for row in zero])) if any(len(r) > 2 for r in zero) else 0.0
+    zero = [(mu == 0) & (pi == 0) for mu, pi, *_ in rows]
+    runs = np.array([_runs(*each) for each in zip(zero, rows, strict=True)])
+    inner = [
+        row[max(first, 1) : len(row) - max(last, 1)] for row, (first, last) in zip(zero, runs, strict=True)
+    ]
+    inside = np.concatenate(inner)
+    if len(inside) and inside.mean() >= 0.1:
+        return []
     found = []
-    for place, name, where in ((0, "first", "begin a token early"), (-1, "last", "end a token late")):
-        many = sum(bool(row[place]) for row in zero)
-        if many > len(zero) / 2 and inner < 0.1:
+    for end, name, where in ((0, "first", "begin {} early"), (1, "last", "end {} late")):
+        length = runs[:, end][runs[:, end] > 0]
+        if len(length) > len(zero) / 2:
+            usual = int(np.median(length))
+            place = where.format("a token" if usual == 1 else f"{usual} tokens")
             found.append(
-                f"The mask may {where}: both log-probabilities are exactly 0 at the {name} masked token of "
-                f"{many} of {len(zero)} sequences. Prompt tokens or padding are in the mask, or the policy "
-                "is certain of that token."
+                f"The mask may {place}: both log-probabilities are exactly 0 at the {name} masked token of "
+                f"{len(length)} of {len(zero)} sequences. Prompt tokens or padding are in the mask, or the "
+                "policy is certain of that token."
             )
     return found
 
 
+def _runs(zero: NDArray[np.bool_], row: Row) -> tuple[int, int]:
+    """Return the number of zeros that begin and that end a row.
+
+    More than one count as one unless they may be padding, the same token again and again, or prompt: a
+    policy is also certain of whole phrases.
+    """
+    *_, token, prompt = row
+    lengths = []
+    for back in (False, True):
+        ordered = zero[::-1] if back else zero
+        length = 1 if ordered.all() else int(np.argmin(ordered))
+        if length > 1 and token is not None:
+            part = token[-length:] if back else token[:length]
+            asked = prompt is not None and not back and np.array_equal(part, prompt[-length:])
+            if len(np.unique(part)) > 1 and not asked:
+                length = 1
+        lengths.append(length)
+    return lengths[0], lengths[1]
+
+
+FARTHEST = 3
+"""Largest shift that is looked for, in tokens."""
+
+
 def _shifted(pairs: list[tuple[Floats, Floats]]) -> list[str]:
-    """Report log-probabilities that correlate only after a shift by one token."""
-    scores = {shift: _together(pairs, shift) for shift in (-1, 0, 1)}
+    """Report log-probabilities that correlate only after a shift."""
+    scores = {0: _together(pairs, 0)}
+    if scores[0] <= 0.7:
+        shifts = [side * far for far in range(1, FARTHEST + 1) for side in (-1, 1)]
+        scores |= {shift: _together(pairs, shift) for shift in shifts}
     best = max(scores, key=lambda shift: scores[shift])
     if best == 0 or scores[best] < 0.8 or scores[0] > scores[best] - 0.3:
         return []
     side = "behind" if best > 0 else "before"
+    far = "one token" if abs(best) == 1 else f"{abs(best)} tokens"
     return [
-        f"log pi stands one token {side} log mu: their correlation is {scores[0]:.2f} as logged and "
+        f"log pi stands {far} {side} log mu: their correlation is {scores[0]:.2f} as logged and "
         f"{scores[best]:.2f} with log pi moved by {-best:+d}."
     ]
 

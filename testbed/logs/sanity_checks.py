@@ -6,8 +6,17 @@ import numpy as np
 
 from envs.arrays import Floats
 from testbed.logs.ratio_checks import FEW as MANY_ENOUGH
-from testbed.logs.ratio_checks import findings, tested
+from testbed.logs.ratio_checks import findings, placed, tested
 from testbed.logs.record import Log
+from testbed.logs.row_checks import (
+    copied,
+    disordered,
+    far_at_age_0,
+    not_per_token,
+    repeated,
+    unrelated,
+    wrong_advantages,
+)
 
 SLOPE = 1.1
 """Suspect a temperature if spread(log pi) / spread(log mu) is above this, or below its inverse."""
@@ -18,16 +27,19 @@ FEW = 50
 SURE = 0.1
 """|log pi| above which log mu = 0 cannot come from a certain token of the same model."""
 SMALL = 1e-3
+A_CAUSE = 0.01
+"""Share of tokens that only look certain from which they are named before other causes of wrong ratios."""
 
 
 def suspicions(log: Log) -> list[str]:
     """Return the suspicions about a log, one sentence each; none changes a number."""
-    return [*serious(log), *ambiguous(log), *_notes(log)]
+    advantages = [f"Advantages: {one}" for one in wrong_advantages(log)]
+    return [*serious(log), *advantages, *ambiguous(log), *_notes(log)]
 
 
 def _notes(log: Log) -> list[str]:
     """Return suspicions that leave the numbers about the ratios valid."""
-    found = [*_missing(log), *_mixed(log), *_groups(log)]
+    found = [*repeated(log), *_missing(log), *_mixed(log), *far_at_age_0(log), *_groups(log)]
     for name, label in (("logp_mu", "log mu"), ("logp_pi", "log pi")):
         found += _rounding(_under_mask(log, name), label)
     return found + _declared(log)
@@ -35,17 +47,26 @@ def _notes(log: Log) -> list[str]:
 
 def serious(log: Log) -> list[str]:
     """Return the problems that invalidate all numbers about the ratios, the likeliest cause first."""
-    found = findings(log)
-    if not found and (pairs := _pairs(log)):  # a shift or a wrong mask causes such zeros and spreads
-        found = _zeros(*pairs) + [ONE_ENGINE.format(slope) for slope in _slopes(_pairs(log, fresh=True))]
-    return found + _above_zero(log)
+    above, most = _above_zero(log)
+    found = not_per_token(log) or findings(log)
+    pairs = _pairs(log)
+    if pairs and not placed(log):  # a shift or a wrong mask causes such zeros and spreads
+        zeros, share = _zeros(*pairs)
+        if not found:
+            found = zeros + [ONE_ENGINE.format(slope) for slope in _slopes(_pairs(log, fresh=True))]
+        elif share > A_CAUSE:
+            found = zeros + found
+    found = found or disordered(log) or copied(log)
+    return above + found if most else found + above
 
 
 def ambiguous(log: Log) -> list[str]:
     """Return what a mistake and stale data both explain, where no token of age 0 tells them apart."""
     fresh = _pairs(log, fresh=True)
-    told = bool(findings(log)) or (fresh and len(fresh[0]) >= FEW)
-    return [] if told else [EITHER.format(slope) for slope in _slopes(_pairs(log))]
+    if findings(log):
+        return []
+    told = fresh and len(fresh[0]) >= FEW
+    return unrelated(log) + ([] if told else [EITHER.format(slope) for slope in _slopes(_pairs(log))])
 
 
 def _pairs(log: Log, fresh: bool = False) -> tuple[Floats, Floats] | tuple[()]:
@@ -77,6 +98,8 @@ def verdict(log: Log, alerts: Sequence[str] = ()) -> str:
         return "Undecided: the log lacks log-probabilities of the sampler (mu) or of the trainer (pi)."
     if found := serious(log):
         return f"Look at the log-probabilities: {found[0]}"
+    if wrong := wrong_advantages(log):
+        return f"Look at the advantages: {wrong[0]}"
     if unclear := ambiguous(log):
         return f"Undecided: {unclear[0]}"
     others = _notes(log)
@@ -87,18 +110,26 @@ def verdict(log: Log, alerts: Sequence[str] = ()) -> str:
             f"log-ratios spread too far, so that it cannot be tested against 1{note}"
         )
     if alerts:
-        return f"Look at {alerts[0]}: it crossed a limit that peers document; log-probabilities look right."
+        crossed = f"Look at {alerts[0]}: it crossed a limit that peers document; log-probabilities look right"
+        return f"{crossed}{note if others else '.'}"
     return f"Healthy: mean ratios are 1 within their errors{note}"
 
 
-def _above_zero(log: Log) -> list[str]:
-    found = []
+def _above_zero(log: Log) -> tuple[list[str], bool]:
+    """Return what is said of values above 0, and True if they are more than half of a column."""
+    found, most = [], False
     for name, label in (("logp_mu", "log mu"), ("logp_pi", "log pi"), ("logp_anchor", "log anchor")):
         values = _under_mask(log, name)
         if above := int((values > SMALL).sum()):
             told = f"{above} of {values.size} tokens have {label} > 0"
-            found.append(f"{told}, which is impossible for a log-probability.")
-    return found
+            known, cause = values[np.isfinite(values)], ""
+            if above > values.size / 2:
+                most = True
+                if (known >= 0).all():
+                    looks = "losses, -log p" if (known > 1).any() else "probabilities without the logarithm"
+                    cause = f" They look like {looks}."
+            found.append(f"{told}, which is impossible for a log-probability.{cause}")
+    return found, most
 
 
 def _under_mask(log: Log, name: str) -> Floats:
@@ -145,17 +176,21 @@ def _rounding(values: Floats, label: str) -> list[str]:
     ]
 
 
-def _zeros(mu: Floats, pi: Floats) -> list[str]:
-    """Report tokens that only look certain: a placeholder of prompt or tool output under the mask."""
-    found = []
+def _zeros(mu: Floats, pi: Floats) -> tuple[list[str], float]:
+    """Report tokens that only look certain: a placeholder of prompt or tool output under the mask.
+
+    Returns the sentences, and the largest share of such tokens.
+    """
+    found, share = [], 0.0
     for name, one, other in (("log mu", mu, pi), ("log pi", pi, mu)):
         count = int(((one == 0) & (other < -SURE)).sum())
         if count:
+            share = max(share, count / one.size)
             found.append(
                 f"{count} of {one.size} tokens under the mask have {name} = 0 where the other is below "
                 f"-{SURE}: prompt or tool tokens with a placeholder, which the mask should leave out."
             )
-    return found
+    return found, share
 
 
 SPREADS = "log pi spreads {:.2f} times as far as log mu, with which it is correlated. "

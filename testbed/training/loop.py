@@ -27,6 +27,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from testbed.config.fields import check
 from testbed.config.run import Run, cell_id
 from testbed.data.batch import EXPERT, Batch
 from testbed.data.rollout import Rollout
@@ -339,9 +340,11 @@ def train(run: Run, report: Report | None = None) -> Columns:
     Returns:
         Logged columns by name, each [rows]: "cell", "step" and the metrics of docs/metrics.md.
 
-    Raises UserError for settings that contradict each other.
+    Raises UserError for wrong values, and for settings that contradict each other.
     """
-    return train_pack((run,), report)
+    if not isinstance(run, Run):
+        raise UserError(f"train got a {type(run).__name__}, expected one Run; tb.sweep runs several.")
+    return train_pack((check(run),), report)
 
 
 def mask_nonfinite_replicas(rollout: Rollout, state: State) -> tuple[Rollout, State]:

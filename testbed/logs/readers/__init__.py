@@ -49,11 +49,11 @@ def readers() -> Mapping[str, Reader]:
     return {reader.name: reader for reader in found}
 
 
-def read(paths: Sequence[Path], name: str = "") -> Log:
+def read(paths: str | Path | Sequence[str | Path], name: str = "") -> Log:
     """Read training logs as one log of tokens or texts.
 
     Args:
-        paths: files or folders in one of the formats of `readers()`.
+        paths: files or folders in one of the formats of `readers()`; or one of them.
         name: the format; recognized from the fields by default.
 
     Returns:
@@ -61,10 +61,13 @@ def read(paths: Sequence[Path], name: str = "") -> Log:
 
     Raises UserError for an unknown format, a damaged file, or a log of scalars alone.
     """
-    found = read_any(paths, name)
+    given = [Path(path) for path in ([paths] if isinstance(paths, str | Path) else paths)]
+    if not given:
+        raise UserError("No path was given, expected log files, or the folder that holds them.")
+    found = read_any(given, name)
     if isinstance(found, ScalarLog):
         raise UserError(
-            f"{paths[0]} holds numbers by step of {found.source}, no tokens; `testbed diagnose` reads it."
+            f"{given[0]} holds numbers by step of {found.source}, no tokens; `testbed diagnose` reads it."
         )
     return found
 

@@ -234,6 +234,11 @@ def test_every_field_is_part_of_the_id():
     assert len({cell_id(run) for run in [Run(), *changed]}) == len(changed) + 1
 
 
+def test_a_number_or_text_is_an_axis_of_one_value():
+    run = Run(task="chain", seed=7)
+    assert grid(run, recipe="grpo", lag=3, seed=(1, 2)) == grid(run, recipe=["grpo"], lag=[3], seed=[1, 2])
+
+
 def test_a_grid_varies_its_last_axis_fastest_and_names_unknown_axes():
     cells = grid(Run(), lag=[0, 4], seed=[0, 1])
     assert [(cell.lag, cell.seed) for cell in cells] == [(0, 0), (0, 1), (4, 0), (4, 1)]

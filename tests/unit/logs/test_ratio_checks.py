@@ -217,7 +217,28 @@ def test_an_edge_of_zeros_in_most_sequences_is_a_mask_off_by_one():
                 f"{told} of {many} sequences. Prompt tokens or padding are in the mask, or the policy is "
                 "certain of that token."
             ]
-            assert _edges(pairs) == said * (told > 0)
+            assert _edges([(*pair, None, None) for pair in pairs]) == said * (told > 0)
+
+
+@pytest.mark.parametrize("back", [False, True])
+@pytest.mark.parametrize(
+    ("token", "prompt", "told"),
+    [(None, None, True), ([5, 5, 5, 1, 2], None, True), ([5, 6, 7, 1, 2], None, False),
+     ([5, 6, 7, 1, 2], [9, 5, 6, 7], "first"), ([5, 6, 7, 1, 2], [5, 6, 7, 9], False)],
+)  # fmt: skip
+def test_an_edge_of_several_zeros_is_padding_or_prompt_but_not_a_phrase(token, prompt, told, back):
+    """Three of five tokens are more than a tenth, yet none lies between the ends."""
+    end = -1 if back else 1
+    row = np.array([0.0, 0.0, 0.0, -1.0, -1.0])[::end]
+    one = (
+        row,
+        row,
+        None if token is None else np.array(token)[::end],
+        None if prompt is None else np.array(prompt),
+    )
+    found = _edges([one] * 20)
+    said = f"The mask may {'end 3 tokens late' if back else 'begin 3 tokens early'}: both"
+    assert [text[: len(said)] for text in found] == [said] * (told is True or (told == "first" and not back))
 
 
 def test_a_shift_by_one_is_where_the_two_correlate():

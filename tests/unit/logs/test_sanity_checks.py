@@ -8,6 +8,7 @@ from support.sampled_logs import sampled
 
 from testbed.logs import sanity_checks
 from testbed.logs.record import Log, LoggedSequence
+from testbed.logs.row_checks import repeated
 from testbed.logs.sanity_checks import (
     SPREADS,
     _groups,
@@ -149,6 +150,8 @@ def test_one_line_says_what_is_wrong_or_that_nothing_is():
     assert verdict(sound, ["ess", "kl"]) == (
         "Look at ess: it crossed a limit that peers document; log-probabilities look right."
     )
+    twice = Log("made", (*sound.sequences, sound.sequences[0]))
+    assert verdict(twice, ["ess"]).endswith("look right. Note: " + repeated(twice)[0])
     assert verdict(sound) == "Healthy: mean ratios are 1 within their errors, and no check found anything."
     hot = Log("made", tuple(replace(one, temperature=0.7) for one in sound.sequences))
     assert verdict(hot).startswith(
