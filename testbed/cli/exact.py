@@ -1,6 +1,6 @@
 """testbed exact: ask the oracle what an objective's gradient is on a small token tree."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,8 +9,9 @@ import typer
 
 from testbed.cli import show
 from testbed.cli.extensions import part
-from testbed.errors import UserError, unknown
-from testbed.words import split
+from testbed.config.argument_types import wrong_types
+from testbed.errors import UserError, refuse, unknown
+from testbed.words import split, value_of
 
 if TYPE_CHECKING:
     from testbed.exact.gradient_facts import GradientReport
@@ -32,7 +33,10 @@ def exact(
     ],
     settings: Annotated[
         list[str] | None,
-        typer.Argument(metavar="[NAME=VALUE]...", help="Settings: " + " ".join(DEFAULTS) + "."),
+        typer.Argument(
+            metavar="[NAME=VALUE]...",
+            help=f"Settings: {' '.join(DEFAULTS)}; also hyperparameters, for the objectives that have them.",
+        ),
     ] = None,
     figure: Annotated[
         Path | None, typer.Option(help="Draw bias split and bias against deviation into a .png or .pdf.")
@@ -47,16 +51,21 @@ def exact(
 
     Examples: testbed exact ppo_clip,gspo,ratio:prefix
 
-    testbed exact cispo vocabulary=3 length=3 drift=1
+    testbed exact cispo,ppo_clip vocabulary=3 length=3 drift=1 eps_high=0.5
     """
     from testbed.exact.response_tree import tree_facts
 
     names = [name.strip() for name in objectives.split(",") if name.strip()]
     if not names:
         raise UserError("No objective was given; name at least one, say: testbed exact ppo_clip,reinforce")
-    given = parse(settings or [])
+    hyper = hyperparameters(names)
+    given = parse(settings or [], {key for own in hyper.values() for key in own})
+    _check_together(given)
     bench = _bench(given)
-    reports = [_report(name, bench, given) for name in names]
+    reports = [
+        _report(name, bench, given, {key: given[key] for key in hyper[name] if key in given})
+        for name in names
+    ]
     facts = asdict(tree_facts(bench.tree, bench.mu_SA, bench.pi_SA))
     rows = [report.row() for report in reports]
     if figure is not None:
@@ -69,15 +78,49 @@ def exact(
         print(f"Figure: {figure}")
 
 
-def parse(words: Sequence[str]) -> dict[str, Any]:
-    """Return the settings with defaults filled in; UserError for an unknown name or a wrong value."""
+def hyperparameters(names: Sequence[str]) -> dict[str, list[str]]:
+    """Return the hyperparameters of every objective that no setting is called by; none for a plain ratio."""
+    from testbed.objectives import objective
+
+    entries = {name: None if name.startswith("ratio:") else objective[name] for name in names}
+    own = {name: list(entry.defaults) if entry else [] for name, entry in entries.items()}
+    return {name: [key for key in keys if key not in DEFAULTS] for name, keys in own.items()}
+
+
+def parse(words: Sequence[str], hyper: Collection[str] = ()) -> dict[str, Any]:
+    """Return the settings with defaults filled in, and the hyperparameters given.
+
+    hyper: known hyperparameters. Raises UserError for an unknown name or a wrong value.
+    """
     found = dict(DEFAULTS)
     for word in words:
         name, value = split(word, "NAME=VALUE, as drift=0.5")
-        if name not in DEFAULTS:
-            raise unknown("setting", name, DEFAULTS)
-        found[name] = _value(name, value)
+        if name not in DEFAULTS and name not in hyper:
+            raise unknown("setting", name, {*DEFAULTS, *hyper})
+        found[name] = _value(name, value) if name in DEFAULTS else value_of(value)
     return found
+
+
+def _check_together(given: dict[str, Any]) -> None:
+    """Raise UserError for settings that another one would leave without effect."""
+    from testbed.advantages import advantage
+
+    if given["baseline"] != "optimal" and given["signal"] != "R-b":
+        raise UserError(
+            f"baseline={given['baseline']:g} has no effect with signal={given['signal']}; take signal=R-b."
+        )
+    if given["advantage"] is None:
+        return
+    if given["signal"] != "R":
+        raise UserError(
+            f"signal={given['signal']} has no effect with advantage={given['advantage']}, which is computed "
+            "from the rewards; give one of the two."
+        )
+    if given["group"] == 1 and advantage[given["advantage"]].promises["scope"] != "sequence":
+        raise UserError(
+            f"advantage={given['advantage']} compares responses, and group=1 has a single one; take group=2 "
+            "or more."
+        )
 
 
 def _value(name: str, text: str) -> Any:
@@ -104,16 +147,19 @@ def _bench(given: dict[str, Any]) -> "Bench":
     return Bench(tree, *random_policies(tree, given["drift"], given["seed"]))
 
 
-def _report(name: str, bench: "Bench", given: dict[str, Any]) -> "GradientReport":
+def _report(name: str, bench: "Bench", given: dict[str, Any], hyper: dict[str, Any]) -> "GradientReport":
     from testbed.exact.gradient_report import gradient_report, optimal_baselines
     from testbed.exact.group import group_report
+    from testbed.objectives import objective
 
-    common = {"signal": given["signal"], "aggregation": given["aggregation"]}
+    if hyper:
+        refuse(wrong_types(f"objective '{name}'", objective[name].function, hyper))
+    common = {"signal": given["signal"], "aggregation": given["aggregation"], **hyper}
     if given["group"] == 1 and given["advantage"] is None:
         return gradient_report(name, bench, baseline=given["baseline"], **common)
     baseline = given["baseline"]
     if baseline == "optimal":
-        baseline = optimal_baselines(bench, name).scalar if given["signal"] == "R-b" else 0.0
+        baseline = optimal_baselines(bench, name, **hyper).scalar if given["signal"] == "R-b" else 0.0
     return group_report(
         name, bench, size=given["group"], advantage=given["advantage"], baseline=baseline, **common
     )

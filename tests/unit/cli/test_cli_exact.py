@@ -45,6 +45,25 @@ def test_groups_and_end_tokens_can_be_asked_for(capsys):
     assert found["reports"][0]["relative_bias"] < 1e-9
 
 
+def test_hyperparameters_go_to_the_objectives_that_have_them(capsys):
+    words = (
+        "ppo_clip,ratio:token,cispo",
+        "vocabulary=3",
+        "length=2",
+        "drift=1",
+        "eps_high=0.7",
+        "eps_low=0.1",
+    )
+    found = json.loads(told(capsys, "exact", *words, "--json"))
+    tree = random_tree(3, 2)
+    policies = random_policies(tree, 1.0)
+    own = ({"eps_low": 0.1, "eps_high": 0.7}, {}, {"eps_high": 0.7, "eps_low": 0.1})
+    for name, row, hyper in zip(words[0].split(","), found["reports"], own, strict=True):
+        assert row == pytest.approx(gradient_report(name, tree, *policies, **hyper).row())
+    grouped = json.loads(told(capsys, "exact", *words[:1], *words[1:], "group=2", "--json"))
+    assert grouped["reports"][0]["relative_bias"] == pytest.approx(found["reports"][0]["relative_bias"])
+
+
 def test_it_draws_a_figure(capsys, tmp_path):
     path = tmp_path / "new" / "split.png"
     assert str(path) in told(capsys, "exact", "ppo_clip,gspo", "vocabulary=2", "length=2", "--figure", path)
@@ -56,7 +75,9 @@ def test_it_draws_a_figure(capsys, tmp_path):
     ["ppo_clip length=40", "ppo_clip vocabulary=1", "ppo_clp", "ppo_clip drft=1", "ppo_clip drift",
      "ppo_clip drift=far", "ppo_clip drift=-1", "ppo_clip length=2.5", "ppo_clip seed=-1",
      "ppo_clip signal=Q", "ppo_clip aggregation=sum", "ppo_clip end_token=9", "ppo_clip signal=R-b drift=1",
-     "ppo_clip group=0", "ppo_clip --figure x.gif", ","],
+     "ppo_clip group=0", "ppo_clip --figure x.gif", ",", "ppo_clip,cispo eps=0.3", "reinforce eps_low=0.3",
+     "ppo_clip eps_high=wide", "ppo_clip eps_high=-1", "ratio:token eps_high=1", "ppo_clip baseline=0.5",
+     "ppo_clip signal=A advantage=group_std group=2", "ppo_clip advantage=group_std"],
 )  # fmt: skip
 def test_a_mistake_is_answered_with_one_line(capsys, words):
     as_written(refused(capsys, "exact", *words.split()))
