@@ -47,14 +47,21 @@ def test_a_design_decides_as_often_as_all_orders_say():
 def test_fresh_seeds_that_point_the_other_way_decide_nothing_however_sure_the_first_run():
     assert bets.shares(50, 14)[0] > 70
     decides = seed_power._with_first_run(40, 40, 70.0)
-    assert not decides(10, 24)
-    assert decides(16, 24)
+    assert not decides(24)[10]
+    assert decides(24)[16]
 
 
 def test_the_cap_asked_for_is_the_first_with_which_the_power_is_reached():
     stop = Stop(block=8, cap=8)
     cap = bet_seeds(0.8, stop, 0.8)
     assert decided(0.8, replace(stop, cap=cap)) >= 0.8 > decided(0.8, replace(stop, cap=cap - 8))
+
+
+@pytest.mark.timeout(60)
+def test_a_gap_too_small_for_every_cap_is_answered_in_seconds():
+    """It took minutes."""
+    assert bet_seeds(agreeing(0.001, 0.1), Stop(block=8, cap=32)) is None
+    assert decided(agreeing(0.02, 0.1), Stop(block=8, cap=256)) == pytest.approx(0.415, abs=5e-4)
 
 
 def test_a_seed_agrees_more_often_the_larger_the_gap():
