@@ -1,6 +1,6 @@
 """testbed advise: the method that the arena's table recommends at the drift of a training log."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -34,6 +34,7 @@ def advise(
     """
     from analysis.arena import advice, table
     from testbed.logs.readers import read
+    from testbed.logs.sanity_checks import serious
 
     log = read(logs, format_)
     try:
@@ -44,6 +45,9 @@ def advise(
             "--write FILE, then advise FILE."
         ) from error
     found = advice.advise(drift, table.load(), guess_rate)
+    if wrong := serious(log):
+        doubt = f"The drift below may be wrong, because the log-probabilities look wrong: {wrong[0]}"
+        found = replace(found, says=[doubt, *found.says])
     if json:
         show.as_json(asdict(found))
         return

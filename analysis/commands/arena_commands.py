@@ -64,7 +64,8 @@ def show_table(
     at = [tasks.lag_from(lag)] if lag else found["lag"]
     chosen = found[((found["task"] == task) | (task == "")) & found["lag"].isin(at)]
     if chosen.empty:
-        raise UserError(f"The table has nothing of task '{task}' at lag {lag}. It has {table.held(found)}.")
+        sought = f"task '{task}'" * bool(task) + " at " * bool(task and lag) + f"lag {lag}" * bool(lag)
+        raise UserError(f"The table has nothing of {sought}. It has {table.held(found)}.")
     if json:
         return show.as_json(table.records(chosen))
     if curve:

@@ -96,7 +96,9 @@ def random_rows(
             for t in range(length)
         ]
         adv = 0.0 if b == 4 else (1 if (b + draw.randint(0, 1)) % 2 else -1) * (0.25 + draw.random())
-        rows.append(Row(tuple(tokens), adv, round(draw.random(), 3), 0 if b < 3 else 1 if b < 5 else 2))
+        # Of both signs: a loss may treat failures with negative rewards differently, as TOPR does.
+        reward = round(2 * draw.random() - 1, 3)
+        rows.append(Row(tuple(tokens), adv, reward, 0 if b < 3 else 1 if b < 5 else 2))
     return tuple(rows)
 
 

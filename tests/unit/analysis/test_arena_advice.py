@@ -3,6 +3,7 @@
 import json
 import re
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -11,6 +12,7 @@ from scipy.stats import t
 from support import made_logs
 from support.command_line import refused, told
 from support.refusals import refuses
+from support.sampled_logs import sampled
 
 from analysis.arena import page, table
 from analysis.arena.advice import Drift, advise, drift_of
@@ -145,6 +147,15 @@ def test_the_command_reads_a_log_and_says_what_loses_least(tmp_path, monkeypatch
     out = told(capsys, "advise", tmp_path)
     assert "Loss of accuracy against fresh data" in out
     assert "7,000 weights" in out
+    assert "may be wrong" not in out
+    path = tmp_path / "losses.jsonl"
+    sound = (replace(one, logp_mu=-one.logp_mu, logp_pi=-one.logp_pi) for one in sampled().sequences)
+    path.write_text("\n".join(json.dumps(one.plain()) for one in sound))
+    found = json.loads(told(capsys, "advise", path, "--json"))
+    assert found["says"][0].startswith(
+        "The drift below may be wrong, because the log-probabilities look wrong: "
+    )
+    assert "They look like losses" in found["says"][0]
 
 
 def test_a_log_without_log_probabilities_is_refused_with_what_to_do(tmp_path, monkeypatch, capsys):

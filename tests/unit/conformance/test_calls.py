@@ -64,7 +64,8 @@ def test_random_rows_have_holes_signs_groups_and_the_spread_asked_for():
     advs = [row.adv for row in rows if row is not rows[4]]
     assert 0.25 <= min(map(abs, advs)) < 0.3 < 1.2 < max(map(abs, advs)) <= 1.25
     assert 0.4 < sum(adv > 0 for adv in advs) / len(advs) < 0.6
-    assert all(0 <= row.reward <= 1 for row in rows)
+    assert all(-1 <= row.reward <= 1 for row in rows)
+    assert 0.3 < sum(row.reward < 0 for row in rows) / len(rows) < 0.7
     tokens = [token for row in rows for token in row.tokens]
 
     def spread(name):

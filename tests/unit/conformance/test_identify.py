@@ -3,6 +3,7 @@
 import inspect
 
 import pytest
+import torch
 from support import scrambled_losses
 from support.scrambled_losses import EXPECTED
 
@@ -45,6 +46,17 @@ def test_a_penalty_alone_is_one_at_factor_1_and_its_values_are_compared(value, e
     same = [each for each in found.equals if each.objective == "kl_penalty"]
     assert same[0].hyper == (("estimator", estimator),)
     assert said in found.notes[-1]
+
+
+def test_a_loss_that_treats_negative_rewards_apart_is_no_plain_reinforce():
+    """TOPR of raw rewards: with rewards of one sign alone it would equal REINFORCE."""
+
+    def mine(logp, old_logp, rewards, mask):
+        weight = torch.where(rewards > 0, 1.0, ((logp - old_logp) * mask).sum(-1).clamp(max=0).exp())
+        return -((weight.detach() * rewards)[:, None] * logp * mask).sum()
+
+    found = identify(bind(mine, "mine"), among=["reinforce", "topr", "importance_reinforce", "min_opmd"])
+    assert [(each.objective, each.hyper, each.advantage) for each in found.equals] == [("topr", (), "raw")]
 
 
 def test_at_least_twenty_are_tried_and_none_says_its_name():
