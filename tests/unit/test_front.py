@@ -56,8 +56,17 @@ RUN = tb.Run(task="bandit", recipe="reinforce", steps=2)
 def test_one_run_and_one_path_as_text_are_taken_where_several_are_expected(tmp_path):
     assert tb.sweep(RUN, tmp_path / "one", workers=0).done == 1
     assert tb.load(str(tmp_path / "one")).num_rows == 2
-    row = {"record": 1, "source": "mine", "step": 0, "sample": "a", "group": "g", "mask": [True, True],
-           "logp_mu": [-1.0, -2.0], "logp_pi": [-1.5, -2.0], "advantage": [1.0, 1.0]}  # fmt: skip
+    row = {
+        "record": 1,
+        "source": "mine",
+        "step": 0,
+        "sample": "a",
+        "group": "g",
+        "mask": [True, True],
+        "logp_mu": [-1.0, -2.0],
+        "logp_pi": [-1.5, -2.0],
+        "advantage": [1.0, 1.0],
+    }
     path = tmp_path / "my.jsonl"
     path.write_text(json.dumps({name: row.get(name) for name in (*FIELDS, *row)}))
     logs = [tb.read_log(given) for given in (str(path), path, [str(path)], [path])]
@@ -70,11 +79,14 @@ def test_one_run_and_one_path_as_text_are_taken_where_several_are_expected(tmp_p
 
 @pytest.mark.parametrize(
     ("change", "told"),
-    [({"learning_rate": math.nan}, "learning_rate is nan, expected a finite number"),
-     ({"steps": 0}, "steps is 0, expected at least 1"), ({"lag": -1}, "lag is -1, expected at least 0"),
-     ({"lag": "3"}, "lag is '3' \\(str\\), expected a valid integer"),
-     ({"group": 2.5}, "group is 2.5 \\(float\\), expected a valid integer")],
-)  # fmt: skip
+    [
+        ({"learning_rate": math.nan}, "learning_rate is nan, expected a finite number"),
+        ({"steps": 0}, "steps is 0, expected at least 1"),
+        ({"lag": -1}, "lag is -1, expected at least 0"),
+        ({"lag": "3"}, "lag is '3' \\(str\\), expected a valid integer"),
+        ({"group": 2.5}, "group is 2.5 \\(float\\), expected a valid integer"),
+    ],
+)
 def test_one_run_in_python_is_checked_as_a_sweep_is(change, told):
     refuses(told, tb.train, dataclasses.replace(RUN, **change))
 

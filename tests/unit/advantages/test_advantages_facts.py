@@ -151,18 +151,31 @@ def test_winsorized_rewards_are_clipped_beyond_a_twentieth(size, center):
 
 @pytest.mark.parametrize(
     "name",
-    ["group_mean", "group_std", "batch_std", "max_at_k@verl", "leave_one_out", "opo", "optimal_baseline",
-     "importance_mean", "optimal_token_baseline"],
-)  # fmt: skip
+    [
+        "group_mean",
+        "group_std",
+        "batch_std",
+        "max_at_k@verl",
+        "leave_one_out",
+        "opo",
+        "optimal_baseline",
+        "importance_mean",
+        "optimal_token_baseline",
+    ],
+)
 def test_equal_rewards_have_no_advantage_whatever_their_size_and_precision(name):
     rewards, types = (10.1, 0.1, -1e6 / 3, 1e-8 / 3), (torch.float32, torch.float64)
     for dtype, reward, size in product(types, rewards, (2, 3, 7, 64)):
         noise_NB = torch.tensor(np.random.default_rng(size).random((3, size)), dtype=dtype)
         mask_BT = torch.arange(size)[:, None] % 3 >= torch.arange(3)  # one to three tokens
         signals = Signals(
-            torch.full((size,), reward, dtype=dtype), torch.zeros(size, dtype=torch.int64), mask_BT,
-            noise_NB.T, score_norm_BT=noise_NB.T, score_norm_B=noise_NB[0],
-        )  # fmt: skip
+            torch.full((size,), reward, dtype=dtype),
+            torch.zeros(size, dtype=torch.int64),
+            mask_BT,
+            noise_NB.T,
+            score_norm_BT=noise_NB.T,
+            score_norm_B=noise_NB[0],
+        )
         assert advantage[name].function(signals).abs().max() == 0.0, (dtype, reward, size)
 
 

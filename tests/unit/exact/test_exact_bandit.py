@@ -94,14 +94,16 @@ def test_enumeration_refuses_what_is_too_large_undefined_or_no_law():
 
 @pytest.mark.parametrize(
     ("name", "change", "told"),
-    [("context_S", lambda x: x * 2, "context_S holds no probabilities"),
-     ("mu_SA", lambda x: x + 0.1, "mu_SA holds no probabilities"),
-     ("pi_SA", lambda x: x - 0.5, "pi_SA holds no probabilities"),
-     ("pi_SA", lambda x: x[:1], r"pi_SA has shape \(1, 4\), context_S \(3,\)"),
-     ("context_S", lambda x: x[:1], r"mu_SA has shape \(3, 4\), context_S \(1,\)"),
-     ("mean_SA", lambda x: x * np.nan, "expected finite means"),
-     ("variance_SA", lambda x: -x, "variances >= 0")],
-)  # fmt: skip
+    [
+        ("context_S", lambda x: x * 2, "context_S holds no probabilities"),
+        ("mu_SA", lambda x: x + 0.1, "mu_SA holds no probabilities"),
+        ("pi_SA", lambda x: x - 0.5, "pi_SA holds no probabilities"),
+        ("pi_SA", lambda x: x[:1], r"pi_SA has shape \(1, 4\), context_S \(3,\)"),
+        ("context_S", lambda x: x[:1], r"mu_SA has shape \(3, 4\), context_S \(1,\)"),
+        ("mean_SA", lambda x: x * np.nan, "expected finite means"),
+        ("variance_SA", lambda x: -x, "variances >= 0"),
+    ],
+)
 def test_a_logged_distribution_that_is_none_is_refused(name, change, told):
     law = random_law()
     refuses(told, replace, law, **{name: change(getattr(law, name))})

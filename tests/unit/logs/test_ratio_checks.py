@@ -223,9 +223,14 @@ def test_an_edge_of_zeros_in_most_sequences_is_a_mask_off_by_one():
 @pytest.mark.parametrize("back", [False, True])
 @pytest.mark.parametrize(
     ("token", "prompt", "told"),
-    [(None, None, True), ([5, 5, 5, 1, 2], None, True), ([5, 6, 7, 1, 2], None, False),
-     ([5, 6, 7, 1, 2], [9, 5, 6, 7], "first"), ([5, 6, 7, 1, 2], [5, 6, 7, 9], False)],
-)  # fmt: skip
+    [
+        (None, None, True),
+        ([5, 5, 5, 1, 2], None, True),
+        ([5, 6, 7, 1, 2], None, False),
+        ([5, 6, 7, 1, 2], [9, 5, 6, 7], "first"),
+        ([5, 6, 7, 1, 2], [5, 6, 7, 9], False),
+    ],
+)
 def test_an_edge_of_several_zeros_is_padding_or_prompt_but_not_a_phrase(token, prompt, told, back):
     """Three of five tokens are more than a tenth, yet none lies between the ends."""
     end = -1 if back else 1

@@ -26,19 +26,23 @@ SOUND = sampled(many=128)
 
 def changed(log=SOUND, **how):
     """The log with fields of every sequence computed from it."""
-    return Log("made", tuple(
-        replace(one, **{name: make(one) for name, make in how.items()}) for one in log.sequences
-    ))  # fmt: skip
+    return Log(
+        "made",
+        tuple(replace(one, **{name: make(one) for name, make in how.items()}) for one in log.sequences),
+    )
 
 
 def rolled(field, log=SOUND):
     """The log with a field of the next sequence of the group of four, as long as the mask."""
     rows = list(log.sequences)
     others = [rows[n // 4 * 4 + (n + 1) % 4] for n in range(len(rows))]
-    return Log("made", tuple(
-        replace(one, **{field: np.resize(getattr(other, field), len(one.mask))})
-        for one, other in zip(rows, others, strict=True)
-    ))  # fmt: skip
+    return Log(
+        "made",
+        tuple(
+            replace(one, **{field: np.resize(getattr(other, field), len(one.mask))})
+            for one, other in zip(rows, others, strict=True)
+        ),
+    )
 
 
 def aged(age, log=SOUND):
@@ -88,7 +92,8 @@ SAID = {
         FIRST + "124 of 2372 tokens under the mask have log pi = 0 where the other is below -0.1: ",
     ),
     "two tokens": (
-        changed(logp_pi=lambda one: np.roll(one.logp_pi, 2)), FIRST + "log pi stands 2 tokens behind log mu: "
+        changed(logp_pi=lambda one: np.roll(one.logp_pi, 2)),
+        FIRST + "log pi stands 2 tokens behind log mu: ",
     ),
     "reversed": (
         changed(logp_pi=lambda one: one.logp_pi[::-1]),
@@ -100,9 +105,10 @@ SAID = {
         "sign may be reversed.",
     ),
     "another's": (
-        rolled("advantage"), "Look at the advantages: within groups they hardly rise with rewards (mean "
+        rolled("advantage"),
+        "Look at the advantages: within groups they hardly rise with rewards (mean ",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize("fault", SAID)
@@ -117,11 +123,17 @@ def test_a_mask_that_holds_the_prompt_is_told_where_ratios_are_wrong():
     rows = []
     for n, one in enumerate(SOUND.sequences):
         asked, answer = np.arange(4), np.full(len(one.mask), 7)
-        rows.append(replace(
-            one, prompt=asked, token=np.append(asked, answer), mask=np.ones(len(answer) + 4, bool),
-            logp_mu=np.append(noise[n], one.logp_mu), logp_pi=np.append(noise[n] + 0.3, one.logp_pi),
-            advantage=None,
-        ))  # fmt: skip
+        rows.append(
+            replace(
+                one,
+                prompt=asked,
+                token=np.append(asked, answer),
+                mask=np.ones(len(answer) + 4, bool),
+                logp_mu=np.append(noise[n], one.logp_mu),
+                logp_pi=np.append(noise[n] + 0.3, one.logp_pi),
+                advantage=None,
+            )
+        )
     told = "The mask holds the prompt: the masked tokens of 128 sequences begin with it: the mean "
     assert verdict(Log("made", tuple(rows))).startswith(FIRST + told)
     repeats = [replace(one, logp_mu=one.logp_pi) for one in rows]  # a task may ask to repeat the prompt
