@@ -187,7 +187,7 @@ def cells(
             "rows of one setting first."
         )
     rows = []
-    for key, group in frame.groupby(names, sort=True):
+    for key, group in frame.groupby(names, sort=True, dropna=False):
         found = outcome(group, window=window, rise=rise, kept=kept)
         rows.append({**dict(zip(names, key, strict=True)), **found})
     return pd.DataFrame(rows)
@@ -204,7 +204,7 @@ def summary_table(frame: pd.DataFrame, *, level: float = 0.95) -> pd.DataFrame:
     found = cells(frame)
     names = [name for name in cell_fields(frame) if name != "seed"]
     rows = []
-    for key, group in found.groupby(names, sort=True):
+    for key, group in found.groupby(names, sort=True, dropna=False):
         final = median_interval(group["final"].to_numpy(), level)
         share = wilson_interval(int(group["collapsed"].sum()), len(group), level)
         rows.append(

@@ -43,7 +43,7 @@ def pool(frame: pd.DataFrame, by: Sequence[str] = ("recipe", "lag", "seed")) -> 
     need(frame, [*by, HISTOGRAM])
     rows = frame[frame["step"] > frame["lag"]] if {"step", "lag"} <= set(frame.columns) else frame
     found = []
-    for key, group in rows.groupby(list(by), sort=True):
+    for key, group in rows.groupby(list(by), sort=True, dropna=False):
         summed = counts(group[HISTOGRAM]).sum(axis=0)
         found.append((*key, summed, int(summed.sum())))
     return pd.DataFrame(found, columns=[*by, HISTOGRAM, "ratios"])

@@ -23,7 +23,7 @@ def value_table(frame: pd.DataFrame) -> pd.DataFrame:
     if DIVERGED not in frame:
         frame = frame.assign(**{DIVERGED: 0.0})
     names = cell_fields(frame)
-    rows = frame.sort_values("step").groupby(names, sort=True)
+    rows = frame.sort_values("step").groupby(names, sort=True, dropna=False)
     cells = rows.agg(
         first=(VALUE, "first"),
         final=(VALUE, "last"),
@@ -32,7 +32,7 @@ def value_table(frame: pd.DataFrame) -> pd.DataFrame:
         ess_sampled=(ESS, "min"),
         diverged=(DIVERGED, lambda flag: float((flag != 0).any())),
     ).reset_index()
-    table = cells.groupby([name for name in names if name != "seed"], sort=True)
+    table = cells.groupby([name for name in names if name != "seed"], sort=True, dropna=False)
     means = table[["first", "final", "best", "ess_exact", "ess_sampled", "diverged"]].mean()
     finals = [student_interval(part["final"].to_numpy()) for _, part in table]
     bounds = {"final_low": [each.low for each in finals], "final_high": [each.high for each in finals]}

@@ -47,7 +47,10 @@ def wall_clock(frame: pd.DataFrame, level: float | None = None) -> tuple[float, 
     need(frame, [column, TIME])
     by = ["recipe", *(n for n in ("task", "recipe_args", "learning_rate") if frame[n].nunique() > 1)]
     frame = frame.assign(recipe_args=frame["recipe_args"].replace("", "default"))
-    runs = {key: [rows for _, rows in some.groupby("cell")] for key, some in frame.groupby(by, sort=True)}
+    runs = {
+        key: [rows for _, rows in some.groupby("cell")]
+        for key, some in frame.groupby(by, sort=True, dropna=False)
+    }
     final = {
         key: float(np.mean([smoothed(rows, column)[-1] for rows in cells])) for key, cells in runs.items()
     }

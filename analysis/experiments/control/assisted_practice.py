@@ -25,7 +25,7 @@ def learn(seed: int, arm: str, sharpness: float = 0.0) -> tuple[float, float]:
     return share_K[1:].mean(), share_K[-1]
 
 
-EXPERIMENT = TunedArms(ARMS, learn, "learning", PILOTS).experiment(
+EXPERIMENT = TunedArms(ARMS, learn, "learning", PILOTS, fine=True).experiment(
     NAME, SEEDS, ("learning", "end"),
     question="From demonstrations, tries and interventions, do chunked off-policy critics learn faster?",
     source="ALOE: action-level off-policy evaluation over action chunks; only a summary of the paper was "

@@ -93,7 +93,7 @@ def learn(seeds: Seeds, arm: str, trajectories: int, **knobs: float) -> Groups:
     return {"score": (worlds.value(clone(visit_RSA)) - low_R) / (high_R - low_R)}
 
 
-EXPERIMENT = TunedArms(GRIDS, learn, "score", PILOTS, {"trajectories": TRAJECTORIES}).experiment(
+EXPERIMENT = TunedArms(GRIDS, learn, "score", PILOTS, {"trajectories": TRAJECTORIES}, fine=True).experiment(
     NAME, SEEDS, ("score",), {"rounds": ROUNDS, "draws": DRAWS},
     question="Does an ensemble with a replay of its own weights imitate better than DAC's newest policy?",
     source="Chang et al. (2024), AILBoost",

@@ -7,6 +7,7 @@ import numpy as np
 
 from analysis.lab import Floats, Grid, TunedArms, asks, by_world, generator, keys, strips
 from analysis.worlds.offline_worlds import chance_and_best
+from analysis.worlds.pilots import Start
 from envs import infinite_horizon
 from envs.finite_mdp import FiniteMDP
 from envs.mdps import garnet
@@ -45,7 +46,7 @@ PLACES = [
     {"step_size": step, "temperature": temperature, "target_every": every}
     for step in (0.25, 1.0, 4.0) for temperature in (0.0625, 0.25) for every in (8.0, 64.0)
 ]  # fmt: skip
-FROM = {
+FROM: dict[str, Start] = {
     "usual": [{**START, "step_size": step, "updates": more} for step in (0.125, 0.5) for more in (0.25, 2.0)],
     "target network": [{**at, "step_size": at["step_size"] / 4, "updates": 1.0} for at in PLACES],
     "few large, target network": PLACES,

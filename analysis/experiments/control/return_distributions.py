@@ -70,7 +70,7 @@ def learn(seed: int, arm: str, rate: float, temperature: float, floor: float = 1
     return (value - low) / (high - low), over
 
 
-EXPERIMENT = TunedArms(ARMS, learn, "end", PILOTS).experiment(
+EXPERIMENT = TunedArms(ARMS, learn, "end", PILOTS, fine=True).experiment(
     NAME, SEEDS, ("end", "over-estimation"), {"steps": STEPS, "worlds": WORLDS}, worlds=WORLDS,
     question="Does a critic of the return's distribution over-estimate less, and does its policy earn more?",
     source="Duan et al. (2021), Distributional soft actor-critic",
