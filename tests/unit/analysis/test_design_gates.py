@@ -296,6 +296,16 @@ def test_a_comparison_at_a_budget_that_its_design_states_may_end_while_the_gap_c
     assert answer.why.startswith("at a budget, 900 steps; the gap closes by 0.6")
 
 
+def test_gates_see_both_runs_of_a_table_with_seeds_of_their_own():
+    runs = rows_table(0.8, 0.5).assign(run="first"), rows_table(0.8, 0.5).assign(run="replication")
+    made = Experiment("e", question="Is it?", source="s", compute=rows_table, keys=("arm", "seed"))
+    gain(0.1)(made.claim("c", "It is so."))
+    seen = gates.examine(made.claims["c"], pd.concat(runs))
+    assert (seen.evidence.n, [run.n for run in seen.evidence.runs]) == (64, [32, 32])
+    assert {*seen.table["seed"]} == {*range(32), *range(1_000_000, 1_000_032)}
+    assert [(arm.where, len(arm.values)) for arm in seen.read] == [(GOOD, 64), (BAD, 64)]
+
+
 # An arm in the method's place
 
 
@@ -446,7 +456,8 @@ def test_an_optimum_at_the_edge_of_its_grid_is_not_tuned():
 @pytest.mark.parametrize(
     ("wanted", "measured"),
     [(True, {"kl": 0.25, "clip_share": 0.1}), (True, {"log10 kl": -1.0, "mean actor/clip_share": 0.1}),
-     (False, {"kl": 0.25}), (False, {"clip_share": 0.1}), (False, {"kl": np.nan, "clip_share": 0.1})],
+     (False, {"kl": 0.25}), (False, {"clip_share": 0.1}), (False, {"kl": np.nan, "clip_share": 0.1}),
+     (False, {"kl": np.repeat([0.25, np.nan], 32), "clip_share": 0.1})],
 )  # fmt: skip
 def test_a_lag_is_told_with_what_it_did(wanted, measured):
     frame = rows_table(0.8, 0.5, **measured)

@@ -84,6 +84,11 @@ def test_the_page_names_every_outcome_and_its_constants():
         assert f" {value}" in page
 
 
+def test_the_fields_of_a_cell_are_those_that_vary_and_one_that_some_rows_lack_varies():
+    rows = {"seed": [0, 1, 2], "lag": 4, "group": 8, "optimizer": ["adam", None, "adam"], "value": [1, 2, 3]}
+    assert collapse.cell_fields(pd.DataFrame(rows)) == ["lag", "seed", "optimizer"]
+
+
 NOISE = np.array([-0.02, 0.01, 0.0, 0.03])
 
 

@@ -12,7 +12,7 @@ from support.refusals import refuses
 from testbed.config.argument_types import signature, types_of, wrong_arguments, wrong_types
 from testbed.config.fields import check, coerced, normal
 from testbed.config.pack import ADAPTERS, LARGEST, Pack, largest, pack_id, packed, restore
-from testbed.config.run import Run, canonical, cell_id, grid
+from testbed.config.run import Run, canonical, canonicals, cell_id, grid
 from testbed.config.toml_file import override
 
 GOLDEN = {
@@ -232,6 +232,7 @@ def test_every_field_is_part_of_the_id():
         Run(recipe_args=(("a", 1),)), Run(recipe_args=(("a", True),)),
     ]  # fmt: skip
     assert len({cell_id(run) for run in [Run(), *changed]}) == len(changed) + 1
+    assert list(canonicals(changed)) == [canonical(run) for run in changed]  # True is not the 1 before it
 
 
 def test_a_number_or_text_is_an_axis_of_one_value():

@@ -100,6 +100,9 @@ def test_a_search_for_a_batch_returns_the_simplest_of_those_it_may_draw():
     held = smallest(holes, lambda rows: any(t.log_ratio == 0.777 and not t.kept for t in rows[0].tokens), 60)
     assert sorted(token.kept for token in held[0].tokens) == [False, True]
 
+    for low, high in ((0.3, 0.4), (1.75, 1.99), (-2.0, -1.5)):  # where no ratio that is easy to read lies
+        assert smallest(batches(), lambda rows: low < rows[0].tokens[0].log_ratio < high, 300)  # noqa: B023
+
     def beyond(rows):
         tokens = [token for row in rows for token in row.tokens]
         odd = any(token.log_mismatch or not token.kept or abs(token.log_ratio) > 2.31 for token in tokens)
@@ -258,6 +261,12 @@ def test_what_is_no_loss_is_refused_by_its_kind():
     }
     for says, function in wrong.items():
         refuses(says, call, made(function, p="logp", m="mask"), logp, batch, error=LossError)
+
+    def stopped(p):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        call(made(stopped, p="logp"), logp, batch)
 
 
 @pytest.mark.parametrize(

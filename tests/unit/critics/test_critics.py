@@ -120,6 +120,22 @@ def test_what_a_recipe_or_a_critic_lacks_is_refused_beforehand(run):
     refuses(".", prepare, [run])
 
 
+@pytest.mark.parametrize("name", ["table", "head", "model"])
+def test_what_is_given_to_a_critic_is_given_to_its_fit(name):
+    given = {
+        "rate": 0.3,
+        "lam": 0.5,
+        "gamma": 0.25,
+        "off_policy": True,
+        "passes": 3,
+        "first": 2,
+        "clip": 0.75,
+    }
+    made, *_ = taught(replace(GAME if name == "table" else TOY, critic=name), 1, **given, replay=4)
+    assert made.fit == Fit(**given, replay=4)
+    assert made.stored.maxlen == 4
+
+
 @pytest.mark.parametrize("given", [{"rate": 0.0}, {"rate": 1.0, "lam": 2.0}, {"rate": 1.0, "passes": 0}])
 def test_a_fit_that_is_none_is_refused(given):
     refuses("expected", Fit, **given)

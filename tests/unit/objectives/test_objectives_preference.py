@@ -13,6 +13,7 @@ from testbed.data.batch import Batch
 from testbed.data.signals import Signals
 from testbed.inspection.effective_weights import effective_weights
 from testbed.objectives import objective
+from testbed.objectives.preference.pairs import share_pairs
 
 REF = np.array([0.1, 0.4, 0.2, 0.2, 0.1])
 SCORE = np.array([0.0, 0.2, 0.5, 0.8, 1.0])
@@ -71,6 +72,15 @@ def test_the_mean_over_a_groups_sequences_is_the_mean_over_its_pairs(name):
     expected = np.mean([single(float(margin[w] - margin[x])) for w, x in chosen])
     loss = objective[name].function(logp, batch)
     assert float(loss.sum() / 4) == pytest.approx(expected, rel=1e-12)
+
+
+def test_losses_of_pairs_are_shared_within_their_group_whatever_stands_outside_the_pairs():
+    _, batch = batch_of([replace(s, group=g) for s, g in zip(SEQUENCES[:5], (0, 0, 0, 1, 1), strict=True)])
+    loss_BB, pair_BB = torch.full((5, 5), torch.nan), torch.zeros(5, 5, dtype=torch.bool)
+    for (w, x), loss in {(0, 1): 2.0, (0, 2): 4.0, (4, 3): 5.0}.items():
+        loss_BB[w, x], pair_BB[w, x] = loss, True
+    shared = share_pairs(loss_BB.double(), pair_BB, batch).sum(-1)  # G / 2P is 3/4 and 2/2
+    assert shared.tolist() == pytest.approx([4.5, 1.5, 3.0, 5.0, 5.0])
 
 
 @pytest.mark.parametrize("name", ["dpo", "ipo", "online_dpo"])

@@ -321,6 +321,8 @@ def test_an_end_token_that_is_also_the_padding_token_still_ends_and_counts(jsonl
     made = chat_tokenizer(pad_token="</s>")
     task = ChatTask(jsonl(PROBLEMS[:1], response_length=6), made, [4])
     assert task.pad_token == task.end_token
+    first = ChatTask(jsonl(PROBLEMS[:1]), chat_tokenizer(eos_token="<pad>"), [4])
+    assert (first.end_token, first.end_tokens) == (0, (0, 4))
     shape = {**tiny_models.SHAPE, "vocab_size": len(made), "max_position_embeddings": 64}
     folder = tiny_models.write_model(tmp_path / "m", transformers.LlamaConfig(**shape))
     policy = HuggingFacePolicy(folder, task)

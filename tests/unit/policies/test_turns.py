@@ -63,6 +63,14 @@ def test_each_role_reads_its_own_weights_alone():
     assert moved_RBT[..., 3].all()
 
 
+def test_a_role_reads_with_its_own_weights_what_the_other_wrote():
+    _, world, theta_RP = drawn(WORK)
+    half = theta_RP.shape[-1] // 2
+    other_RP = torch.cat([theta_RP[:, :half], 1.3 * theta_RP[:, half:]], -1)
+    rollout = world.generate(other_RP, 0)
+    assert_close(world.logp(other_RP, rollout), rollout.logp_mu_RBT, rtol=0, atol=1e-5)
+
+
 def test_two_roles_start_warm():
     warm_RP = build_world((replace(WORK, warm_start_steps=2),)).initial()
     for warm, cold in zip(warm_RP.chunk(2, -1), build_world((WORK,)).initial().chunk(2, -1), strict=True):

@@ -171,12 +171,12 @@ def test_the_plan_says_every_field_of_every_cell(tmp_path):
     start = Run(task_args=(("size", 4),))
     cells = [*grid(start, seed=range(2)), replace(start, recipe_args=(("on", True),))]
     cells.append(replace(start, recipe_args=(("on", 1),)))
-    packs = plan([cells[3], *cells[:3]])
-    Store.start(tmp_path / "s", packs)
-    data = json.loads((tmp_path / "s" / "sweep.json").read_text())
-    said = {cell["id"]: pack["shared"] | cell["run"] for pack in data["packs"] for cell in pack["cells"]}
-    assert said == {cell_id(cell): json.loads(json.dumps(vars(cell))) for cell in cells}
-    assert repr(said[cell_id(cells[2])]["recipe_args"]) == "[['on', True]]"
+    for chosen in ([cells[3], *cells[:3]], [cells[3], cells[2]]):
+        Store.start(folder := tmp_path / str(len(chosen)), plan(chosen))
+        data = json.loads((folder / "sweep.json").read_text())
+        said = {cell["id"]: pack["shared"] | cell["run"] for pack in data["packs"] for cell in pack["cells"]}
+        assert said == {cell_id(cell): json.loads(json.dumps(vars(cell))) for cell in chosen}
+        assert repr(said[cell_id(cells[2])]["recipe_args"]) == "[['on', True]]"
 
 
 def test_a_folder_with_anything_else_is_refused_and_left_alone(tmp_path):

@@ -391,6 +391,23 @@ def test_replayed_responses_count_above_past_baselines_and_fresh_ones_against_th
         means.append(float(rollout.reward_RB.mean()))
 
 
+def test_the_advantage_of_replayed_responses_takes_no_arguments_of_that_of_fresh_ones():
+    recipe = replace(
+        PLAIN, advantage="group_std", advantage_args=pairs(eps=0.5),
+        replay=Replay(1, 0.5, advantage="group_mean"),
+    )  # fmt: skip
+    world, theta, learner = one_learner(recipe, BANDIT)
+    for step in range(2):
+        rollout = mix_rollouts((learner,), theta, world.generate(theta, step), step)
+    batch = learner.batch(theta, rollout, world.logp(theta, rollout), 1)
+    reward = rollout.reward_RB.view(4, 4)
+    own = reward - reward.mean(1, keepdim=True)
+    fresh = (rollout.origin_RB == ROLLOUT).view(4, 4)
+    assert 0 < fresh.sum() < 16
+    expected = torch.where(fresh, own / (reward.std(1, keepdim=True) + 0.5), own)
+    torch.testing.assert_close(batch.adv_BT[0, :, 0], expected.flatten())
+
+
 def test_each_block_ends_with_its_own_last_pass_and_a_lost_replica_stays_lost():
     runs = (CHAIN, replace(CHAIN, seed=1))
     world = build_world(runs)

@@ -10,6 +10,7 @@ from support.small_runs import SUMS
 
 from envs.tokens.running_sum import RunningSum
 from testbed.config.run import Run
+from testbed.data.held_out import HeldOut
 from testbed.data.rollout import Rollout
 from testbed.diagnostics.held_out_metrics import (
     difficulty_metrics,
@@ -112,6 +113,32 @@ def test_a_task_that_grades_its_prompts_has_accuracy_by_difficulty(monkeypatch):
     level = world._held_out_prompts()[0, :, 0]
     parts = [found[f"val/accuracy_difficulty_{d}"][0] * (level == d).sum() for d in (0, 1)]
     assert sum(parts) / len(level) == pytest.approx(float(found["accuracy"][0]))
+
+
+def answered(reward_NG, length=2):
+    """Answers to N prompts with these rewards; every second token is unused."""
+    reward_RB = torch.tensor(reward_NG).reshape(1, -1)
+    mask_RBT = torch.tensor([True, False]).expand(*reward_RB.shape, length)
+    token_RBT, group = torch.zeros(mask_RBT.shape, dtype=torch.int64), len(reward_NG[0])
+    logp_RBT = torch.where(mask_RBT, -0.5 - 0.25 * torch.arange(reward_RB.numel())[:, None], 99.0)
+    return Rollout(torch.zeros(1, len(reward_NG), 1).long(), token_RBT, mask_RBT, logp_RBT, reward_RB, group)
+
+
+def test_the_metrics_of_three_prompts_of_which_two_were_asked_more():
+    answers, more = answered([[1.0, 0.0], [0.0, 0.0], [1.0, 1.0]]), answered([[0.0, 0.0], [1.0, 0.0]])
+    drawn = HeldOut(
+        {"proxy": 7.0}, answers, answers.logp_mu_RBT[:, :4] - 1, more, np.array([[1, 1, 2]]), (1, 2)
+    )
+    found = {name: float(np.asarray(value).item()) for name, value in held_out_metrics(drawn).items()}
+    # Of the first two prompts 1 of 4 answers is right each: any 1, 2, 4 of them hold it with 1/4, 1/2, 1.
+    passed = {
+        f"val/{name}@{k}": share for name in ("pass", "max") for k, share in ((1, 0.25), (2, 0.5), (4, 1))
+    }
+    assert found == pytest.approx(passed | {
+        "proxy": 7.0, "accuracy": 0.5, "val/response_length": 1.0, "val/entropy": 0.5 + 0.25 * 2.5,
+        "val/kl_start_k1": 1.0, "val/kl_start_k3": math.exp(-1),
+        "val/accuracy_difficulty_1": 0.25, "val/accuracy_difficulty_2": 1.0,
+    })  # fmt: skip
 
 
 def test_few_samples_give_no_pass_at_a_larger_k():
