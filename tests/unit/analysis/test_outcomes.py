@@ -51,6 +51,15 @@ def test_length_below_half_for_good_is_a_collapse_whatever_the_accuracy():
     assert outcome_of(length=[12.0] * 8)["length_collapsed"] == 0.0
 
 
+def test_a_collapse_is_dated_by_the_first_window_below_the_share_that_is_kept():
+    frame = pd.DataFrame({"step": [0, 10, 20, 30, 40], "accuracy": [0.25, 1.0, 0.5, 0.5, 0.25]})
+    found = collapse.outcome(frame.sample(frac=1, random_state=1), window=1, rise=0.75, kept=0.5)
+    told = {"start": 0.25, "best": 1.0, "final": 0.25, "collapsed": 1.0, "peak_step": 10, "collapse_step": 40}
+    assert {name: found[name] for name in told} == told
+    for limits in ({"rise": 0.76}, {"kept": 0.25}):  # too small a rise; no less than what is kept
+        assert collapse.outcome(frame, window=1, **{"rise": 0.75, "kept": 0.5, **limits})["collapsed"] == 0
+
+
 def test_divergence_is_dated_by_its_first_row():
     found = outcome_of(diverged=[0.0, 0, 0, 1, 1, 1, 1, 1])
     assert (found["diverged"], found["diverged_step"]) == (1.0, 30)

@@ -37,6 +37,15 @@ def test_every_engine_says_what_it_is():
         assert entry.source
 
 
+def test_weights_have_a_row_per_seed_and_slice():
+    behavior = Behavior(TABLE, engine("logit-noise"), SEEDS, slices=2)
+    whole = table_weights().repeat_interleave(2, 0)
+    assert behavior.weights(whole, 0).shape == whole.shape
+    for rows in (len(SEEDS), 3 * len(SEEDS), 2 * len(SEEDS) + 1):
+        told = f"theta has {rows} rows for {len(SEEDS)} seeds and 2 slices"
+        refuses(told, behavior.weights, whole[:1].expand(rows, *whole.shape[1:]), 0)
+
+
 @pytest.mark.parametrize("name", [n for n in mismatch if mismatch[n].promises["identity"] is not None])
 def test_switched_off_an_engine_returns_bit_for_bit_what_it_got(name):
     made = engine(name, **mismatch[name].promises["identity"])

@@ -21,6 +21,7 @@ from support.small_runs import SMALL, differing
 
 from testbed.config.run import Run, cell_id
 from testbed.data.batch import EXPERT, REPLAY
+from testbed.errors import UserError
 from testbed.execution.executors import Local
 from testbed.execution.progress import Progress
 from testbed.execution.runner import run_sweep
@@ -215,6 +216,14 @@ def test_a_logger_that_is_not_installed_is_named_before_anything_trains(monkeypa
     monkeypatch.setenv(name, "x")
     told = f"{name} is set, but {package} is not installed: pip install {package}, or unset it."
     assert refuses("", train, RUN) == told
+
+
+def test_a_logger_that_cannot_be_imported_is_named_with_the_cause(monkeypatch, tmp_path):
+    (tmp_path / "a_broken_logger.py").write_text("raise ImportError('libgone.so')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(UserError, match="MINE is set, but mine is not installed") as told:
+        loop._imported("a_broken_logger", "MINE", "mine")
+    assert str(told.value.__cause__) == "libgone.so"
 
 
 def test_of_several_processes_only_the_first_speaks(monkeypatch):
