@@ -88,7 +88,8 @@ INSIDE, EDGE, FULL = ("", 0.5), ("low", 0.5), ("high", 0.99)
      (False, rates(good=INSIDE, bad=EDGE), read("rollouts_to 0.8", 300.0, math.nan), "supported"),
      (None, rates(good=EDGE, bad=EDGE), read("val/entropy"), "supported"),
      (None, rates(good=EDGE, bad=EDGE), read()[:1], "supported"),
-     (None, rates(other=EDGE), read(), "supported")],
+     (None, rates(other=EDGE), read(), "supported"),
+     (False, rates(bad=EDGE), read(), "supported")],
 )  # fmt: skip
 def test_who_loses_must_have_its_rate_inside_the_grid(wanted, chosen, reads, word):
     found = [*gates.tuned(chosen, exceeds, reads, evidence(word))]

@@ -227,9 +227,17 @@ def test_what_would_end_the_program_is_one_message(tmp_path, monkeypatch, capsys
     assert "Traceback" not in err
 
 
-def test_an_interrupt_inside_user_code_stays_an_interrupt(tmp_path, monkeypatch, capsys):
+SILENT = (
+    "class Silent(Exception):\n    def __str__(self):\n        raise KeyboardInterrupt\n\n\nraise Silent\n"
+)
+
+
+@pytest.mark.parametrize(
+    "text", ["def mine(lag):\n    raise KeyboardInterrupt\n", "raise KeyboardInterrupt\n", SILENT]
+)
+def test_an_interrupt_inside_user_code_stays_an_interrupt(tmp_path, monkeypatch, capsys, text):
     monkeypatch.chdir(tmp_path)
-    (tmp_path / "own.py").write_text("def mine(lag):\n    raise KeyboardInterrupt\n")
+    (tmp_path / "own.py").write_text(text)
     code, _, err = call(capsys, *DRY, "staleness=own.py:mine")
     assert (code, "error" in err) == (130, False)
 

@@ -145,6 +145,10 @@ def test_terms_are_added_with_their_coefficient_at_the_step():
     assert (plain != 0).all()
     twice = replace(PLAIN, terms=(Term("reinforce", lambda step, steps: step / steps),))
     torch.testing.assert_close(twice.loss(logp, batch, {}, 5, 10), 1.5 * plain)
+    learner = one_learner(twice)[2]
+    torch.testing.assert_close(
+        learner.loss(logp, batch, 2), (1 + 2 / CHAIN.steps) * one_learner(PLAIN)[2].loss(logp, batch, 2)
+    )
 
 
 @pytest.mark.parametrize("run", [CHAIN, TOY], ids=["chain", "toy"])
