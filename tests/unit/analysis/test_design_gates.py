@@ -15,7 +15,7 @@ import pytest
 from support.refusals import refuses
 
 from analysis.experiment import EXPERIMENTS, Experiment
-from analysis.judging import gates, source_drift, table_gates
+from analysis.judging import claims, gates, source_drift, table_gates
 from analysis.judging.claims import CLAIMS
 from analysis.judging.comparison import Comparison
 from analysis.judging.comparisons import Read, arms, happens_mostly
@@ -364,7 +364,9 @@ def rows_table(good, bad, **more):
 def said(frame, say):
     made = Experiment("e", question="Is it?", source="s", compute=rows_table, keys=("arm", "seed"))
     say(made.claim("c", "It is so."))
-    return {answer.gate: answer for answer in gates.checked(made.claims["c"], frame)}
+    every = gates.checked(made.claims["c"], frame)
+    assert sum(answer.gate == "tuned" for answer in every) <= 1
+    return {answer.gate: answer for answer in every}
 
 
 def gain(by):
@@ -464,6 +466,31 @@ def test_a_lag_is_told_with_what_it_did(wanted, measured):
     frame = rows_table(0.8, 0.5, **measured)
     assert said(frame, gain(0.1))["drift"].holds is wanted
     assert "drift" not in said(frame.assign(lag=0), gain(0.1))
+
+
+def test_the_drift_of_an_arm_is_that_of_its_rows_on_old_data():
+    frame = rows_table(0.8, 0.5, lag=np.tile([0, 8], 32), kl=np.tile([9.0, 0.25], 32), clip_share=0.1)
+    assert said(frame, gain(0.1))["drift"].why == "KL 0.25, clip share 0.1"
+
+
+@pytest.mark.parametrize(
+    ("cells", "reads", "wanted"),
+    [((Run(policy="hf", model="m"), Run()), "", "real model"),
+     ((Run(), Run(policy="toy")), "", "toy training"), ((Run(),), "", "small world"),
+     (None, "trains", "toy training"), (None, "loads_a_model", "real model"), (None, "", "small world")],
+)  # fmt: skip
+def test_evidence_is_of_what_its_cells_or_its_code_run(monkeypatch, cells, reads, wanted):
+    for name in ("trains", "loads_a_model"):
+        monkeypatch.setattr(claims.digests, name, lambda _, name=name: name == reads)
+    given = {"compute": rows_table} if cells is None else {"cells": lambda: cells}
+    made = Experiment("e", question="Is it?", source="s", keys=("arm", "seed"), **given)
+    assert claims._made_of(made) == wanted
+
+
+def test_a_claim_is_found_through_the_committed_table_where_there_is_one(monkeypatch, tmp_path):
+    assert claims.committed.__wrapped__()["m2po-gains-over-tuned-grpo-at-lag-64-on-sorted"] == "arena"
+    monkeypatch.setattr(claims, "VERDICTS", tmp_path / "none.csv")
+    assert claims.committed.__wrapped__() == {}
 
 
 def drifts(frame, monkeypatch, *rows):

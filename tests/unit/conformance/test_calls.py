@@ -101,7 +101,7 @@ def test_a_search_for_a_batch_returns_the_simplest_of_those_it_may_draw():
     assert sorted(token.kept for token in held[0].tokens) == [False, True]
 
     for low, high in ((0.3, 0.4), (1.75, 1.99), (-2.0, -1.5)):  # where no ratio that is easy to read lies
-        assert smallest(batches(), lambda rows: low < rows[0].tokens[0].log_ratio < high, 300)  # noqa: B023
+        assert smallest(batches(), lambda rows: low < rows[0].tokens[0].log_ratio < high, 3000)  # noqa: B023
 
     def beyond(rows):
         tokens = [token for row in rows for token in row.tokens]
@@ -188,6 +188,7 @@ FORMS = {
     "scalar of one number": lambda p, a, m: reinforce(p, a, m).sum()[None],
     "tokens": lambda p, a, m: reinforce(p, a, 1.0),
     "rows": lambda p, a, m: reinforce(p, a, m).sum(-1),
+    "tokens with others": lambda p, a, m: (reinforce(p, a, 1.0), 2 * p),
     "scalar with metrics": lambda p, a, m: (reinforce(p, a, m).sum(), {"loss": 3}),
     "scalar in a dict": lambda p, a, m: {"other": 1, "loss": reinforce(p, a, m).sum()},
     "scalar of an object": lambda p, a, m: type("Out", (), {"loss": reinforce(p, a, m).sum()}),

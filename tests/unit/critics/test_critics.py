@@ -10,7 +10,7 @@ from support.refusals import refuses
 
 from testbed.config.run import Run
 from testbed.critics import critic
-from testbed.critics.fitted import Fit, Table, explained, soft_minimum
+from testbed.critics.fitted import Fit, Table, explained, soft_minimum, truncated
 from testbed.data.rollout import Rollout
 from testbed.data.signals import Signals
 from testbed.execution.preflight import prepare
@@ -131,7 +131,8 @@ def test_what_is_given_to_a_critic_is_given_to_its_fit(name):
         "first": 2,
         "clip": 0.75,
     }
-    made, *_ = taught(replace(GAME if name == "table" else TOY, critic=name), 1, **given, replay=4)
+    made, rollout, *_ = taught(replace(GAME if name == "table" else TOY, critic=name), 1, **given, replay=4)
+    assert (truncated(rollout).dtype, bool(truncated(rollout).any())) == (torch.bool, False)
     assert made.fit == Fit(**given, replay=4)
     assert made.stored.maxlen == 4
 

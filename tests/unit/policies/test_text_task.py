@@ -18,7 +18,7 @@ from envs.tokens.reasoning_gym import ReasoningGym
 from envs.tokens.running_sum import RunningSum
 from testbed.config.run import Run
 from testbed.errors import UserError
-from testbed.policies.hf.chat_task import ChatTask, end_tokens
+from testbed.policies.hf.chat_task import ChatTask, encoded, end_tokens
 from testbed.policies.hf.hf_policy import HuggingFacePolicy
 from testbed.policies.hf.text_task import TextTask, load_tokenizer, speaks, task_for_model
 from testbed.policies.hf.tiny_model import save_tokenizer
@@ -396,6 +396,12 @@ def test_a_noisy_teacher_gives_the_answers_of_the_other_problems(jsonl):
     assert alone.score(
         every_prompt(alone), *alone.teacher(every_prompt(alone), np.random.default_rng(1), 1.0)
     ).all()
+
+
+@pytest.mark.parametrize(("length", "shown"), [(80, 80 * "é"), (81, 77 * "é" + "…")])
+def test_what_a_tokenizer_cannot_write_is_shown_in_80_characters(length, shown):
+    with pytest.raises(UserError, match=f"cannot write '{shown}': "):
+        encoded(lambda *_, **__: 1 / 0, length * "é")
 
 
 def test_an_answer_ends_before_the_first_of_its_stops_wherever_that_is(jsonl):

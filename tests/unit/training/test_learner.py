@@ -447,6 +447,7 @@ def test_hyperparameters_follow_their_schedule():
         PPO, objective_args=pairs(eps_low=0.2), schedules=(("eps_high", lambda step, steps: step / steps),)
     )
     assert recipe.hyper(3, 6) == {"eps_low": 0.2, "eps_high": 0.5}
+    assert one_learner(recipe)[2].hyper(2)["eps_high"] == 2 / CHAIN.steps
     both = replace(recipe, objective_args=pairs(eps_low=0.2, eps_high=0.9))
     assert both.hyper(3, 6)["eps_high"] == 0.5  # the schedule's, not the argument
 
