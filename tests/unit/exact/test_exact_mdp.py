@@ -36,6 +36,14 @@ def test_the_enumeration_is_a_law_whose_estimates_have_the_recursions_moments(na
         assert table.variance(estimate_N) == pytest.approx(variance, rel=1e-9, abs=1e-12)
 
 
+def test_without_a_model_the_doubly_robust_estimate_is_the_per_decision_one():
+    world = SMALL["random"]
+    table = mdp.enumerate_episodes(world, pair(world)[1])
+    found = mdp.estimates(table, *pair(world), 0.5)
+    np.testing.assert_allclose(found.doubly_robust_N, found.per_decision_N)
+    assert not np.allclose(found.per_decision_N, mdp.estimates(table, *pair(world), 1.0).per_decision_N)
+
+
 def test_the_right_model_leaves_no_variance_in_a_deterministic_world_and_noise_stays_noise():
     rng = np.random.default_rng(3)
     moves = {"transition_SAS": np.eye(3)[rng.integers(3, size=(3, 2))], "start_S": np.eye(3)[0]}

@@ -284,3 +284,7 @@ def test_a_row_measures_at_least_twelve_batches_and_sixty_thousand_samples(monke
                        "load": closed_forms.load(design), **{n: found.mean(n) for n in measures}}  # fmt: skip
         assert row["samples_per_s"] * row["period"] == pytest.approx(batch)
     assert asked == [60_000 // 64, 12]
+
+
+def test_words_of_a_plan_may_be_written_large():
+    assert sizing.from_words(["in_flight=False,TRUE"]).in_flight == (False, True)

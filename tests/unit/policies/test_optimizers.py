@@ -45,6 +45,7 @@ def test_each_replica_moves_as_under_torch_with_its_own_learning_rate(name, dtyp
     ("adam", ("eps", 0.0), "eps 0; expected betas from 0 to below 1 and a finite eps above 0"),
     ("adam", ("eps", float("inf")), "and eps inf; expected betas"),
     ("adam", ("beta2", "half"), "optimizer_args.beta2 is 'half', expected a number"),
+    ("adam", ("beta1", False), "optimizer_args.beta1 is False, expected a number"),
 ])  # fmt: skip
 def test_arguments_that_an_optimizer_cannot_have_are_refused_before_a_run(optimizer, given, said):
     refuses(said, preflight.check_arguments, [Run(optimizer=optimizer, optimizer_args=(given,))])

@@ -21,6 +21,7 @@ from testbed.policies.tabular_policy import TabularPolicy
 from testbed.policies.token_versions import logp_by_version
 from testbed.policies.toy.toy_sampler import inverse_cdf
 from testbed.policies.toy.toy_transformer import LOGP_TOLERANCE, ToyTransformer
+from testbed.staleness import schedule
 
 R, N, GROUP, W = 2, 2, 4, 3
 B = N * GROUP
@@ -299,3 +300,14 @@ def test_other_caches_and_tables_are_refused():
         WORLDS["tree"].simulate_versions(
             policies(WORLDS["tree"], R), np.zeros((R, 1, 1), int), starts(WORLDS["tree"]), GROUP, KEYS, 0
         )
+
+
+@pytest.mark.parametrize("wrong", [{"lag": -1}, {"tokens": 0}, {"versions": -1}])
+def test_a_schedule_in_flight_has_its_least_numbers(wrong):
+    least = {"lag": 0, "tokens": 1, "versions": 0}
+    assert schedule["in-flight"].bind(tokens=1, versions=0)(0).tokens == 1
+    given = least | wrong
+    told = f"lag {given['lag']}, tokens {given['tokens']} and versions {given['versions']}"
+    refuses(
+        told, schedule["in-flight"].bind(tokens=given["tokens"], versions=given["versions"]), given["lag"]
+    )
