@@ -161,7 +161,7 @@ def test_the_summary_has_one_row_per_recipe_and_lag():
     assert [reinforce[f"final{x}"] for x in ("", "_low", "_high")] == pytest.approx([0.35, 0, 0.7])
     assert (reinforce["best"], reinforce["ess_min"]) == pytest.approx((0.8, 0.02))
     assert [reinforce[f"collapsed_{x}"] for x in ("low", "high")] == pytest.approx([0.0945, 0.9055], abs=1e-4)
-    some = frame.assign(eps=np.where(frame["recipe"] == "grpo", np.nan, 0.2))  # an arm without the setting stays
+    some = frame.assign(eps=np.where(frame["recipe"] == "grpo", np.nan, 0.2))  # grpo lacks it, and stays
     assert collapse.summary_table(some)["seeds"].tolist() == [1, 2]
 
 
