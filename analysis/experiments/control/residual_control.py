@@ -99,7 +99,9 @@ def learn(seed: int, arm: str, **knobs: Any) -> tuple[float, float, bool]:
     return share_RK.mean(), end, end >= SOLVED
 
 
-TUNED = TunedArms({arm: {} if arm == "base" else LEARNER for arm in ARMS}, learn, "learning", PILOTS)
+TUNED = TunedArms(
+    {arm: {} if arm == "base" else LEARNER for arm in ARMS}, learn, "learning", PILOTS, fine=True
+)
 
 
 def unsolved(table: Frame) -> str:

@@ -149,7 +149,7 @@ def learn(seed: int, arm: str, rate: float) -> tuple[float, float]:
     return np.log(accepted), np.log((accepted + 1) / (1 + COST * T))
 
 
-EXPERIMENT = TunedArms(ARMS, learn, "log accepted", PILOTS).experiment(
+EXPERIMENT = TunedArms(ARMS, learn, "log accepted", PILOTS, fine=True).experiment(
     NAME, SEEDS, ("log accepted", "log speed"), {"state": D, "seen": SEEN, "length": T},
     question="Is a draft accepted longer if it sees the whole state and is trained as it decodes?",
     source=SOURCE,

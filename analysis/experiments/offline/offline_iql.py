@@ -73,7 +73,7 @@ def learn(seeds: Seeds, arm: str, world: str, logged: int, tau: float = 0.5, bet
 
 
 CELLS = {"world": WORLDS, "logged": KEPT}
-EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, CELLS).experiment(
+EXPERIMENT = TunedArms(ARMS, learn, "score", PILOTS, CELLS, fine=True).experiment(
     NAME, SEEDS, ("score",), {"steps": STEPS},
     question="Does expectile regression on logged actions come near the best policy that the log supports?",
     source="Kostrikov, Nair & Levine (2022), Offline reinforcement learning with implicit Q-learning",
