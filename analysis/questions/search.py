@@ -96,8 +96,11 @@ def ask(question: Iterable[str]) -> Answer:
     heads = {n: _plain(title) for n, (title, _) in enumerate(found, 1)}
     answers = {q.n: _plain(f"{q.title} {q.answer} {q.holds}") for q in asked}
     names = [_plain(each.name) for each in listed.values()]
+    titled = (*judged, *(q.title for q in asked), *(title for title, _ in found))
     words, unknown = _searched(
-        tokens(" ".join(question)), [*texts.values(), *answers.values(), *sections.values(), *names]
+        tokens(" ".join(question)),
+        [*texts.values(), *answers.values(), *sections.values(), *names],
+        {word for text in titled for word in tokens(text.replace("-", " ")) if len(word) > 2},
     )
     counts = {word: _weight(word, texts.values()) for word in words}
     near = _nearest(texts, counts)
@@ -121,8 +124,10 @@ def ask(question: Iterable[str]) -> Answer:
     )
 
 
-def _searched(given: Sequence[str], texts: Sequence[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the words that occur in some text, and the others."""
+def _searched(
+    given: Sequence[str], texts: Sequence[str], spoken: Collection[str]
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Return the words that occur in some text, and the others; spoken: whole words to suggest."""
     words = tuple(dict.fromkeys(word for word in given if word not in WORDLESS))
     if not words:
         raise UserError(
@@ -130,9 +135,8 @@ def _searched(given: Sequence[str], texts: Sequence[str]) -> tuple[tuple[str, ..
         )
     known = tuple(word for word in words if any(_has(text, word) for text in texts))
     if not known:
-        every = {each for text in texts for each in text.split() if len(each) > 2}
         raise UserError(
-            f"Nothing here is about '{words[0]}'.{suggest(words[0], every)} All questions "
+            f"Nothing here is about '{words[0]}'.{suggest(words[0], spoken)} All questions "
             "are in docs/questions.md, all claims in: testbed list claims"
         )
     return known, tuple(word for word in words if word not in known)
