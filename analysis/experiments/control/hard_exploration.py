@@ -49,7 +49,7 @@ def learn(seeds: Seeds, arm: str, rate: float, bonus: float = -1.0, epsilon: flo
     }  # fmt: skip
 
 
-TUNED = TunedArms(ARMS, learn, "score", PILOTS)
+TUNED = TunedArms(ARMS, learn, "score", PILOTS, fine=True)
 
 
 def slope(at: tuple[float, ...], value_RK: Floats) -> Floats:

@@ -58,7 +58,8 @@ def learn(seeds: Seeds, arm: str, length: int, step: float, trust: float = 0.0) 
 
 
 EXPERIMENT = TunedArms(
-    ARMS, learn, "value", PILOTS, {"length": (4, 8)}, starts={"hybrid": {"step": 4.0, "trust": 1.0}}
+    ARMS, learn, "value", PILOTS, {"length": (4, 8)}, starts={"hybrid": {"step": 4.0, "trust": 1.0}},
+    fine=True,
 ).experiment(
     NAME, SEEDS, ("value",), {"iterations": ITERATIONS, "episodes": EPISODES}, worlds=WORLDS,
     question="Does a critic that mixes returns and offline targets learn better than a critic of either?",
