@@ -47,8 +47,8 @@ def best(
     It is at an end if the next value inward is worse by more than `flat`, as a wider grid might then have a
     better one. Knobs with one value, the value 0, and values in `endless` have no end, since nothing lies
     beyond. start: climb from there, or from each of several, knob by knob, until no step of one knob is
-    better, for grids too large to try. fine: climb once more from the best setting, on a grid whose
-    steps are at most a factor of 2.
+    better, for grids too large to try. fine: climb once more from the best setting, on the grid
+    with smaller steps that `halved` makes.
     """
     scores: dict[tuple[float, ...], float] = {}
 
@@ -90,9 +90,9 @@ def best(
 
 
 def halved(values: Sequence[float]) -> tuple[float, ...]:
-    """Return the values with as many between each two, at equal ratios, that no step is above a factor of 2.
+    """Return the values with more between those that are over a factor of 2.1 apart, at equal ratios.
 
-    A step of up to 2.1 stays, as does one from 0 or below; between whole numbers lie whole numbers.
+    A step from 0 or below stays; between whole numbers lie whole numbers.
     """
     found: list[float] = []
     for low, high in itertools.pairwise(values):

@@ -11,7 +11,6 @@ If TESTBED_RECORD names a folder (`testbed run … record=tokens` sets it), ever
 each logged step, CELL/step_N.tokens.parquet, before the weights change. It changes no number of the run.
 """
 
-import contextlib
 import importlib
 import os
 import resource
@@ -344,11 +343,11 @@ def train(run: Run, report: Report | None = None) -> Columns:
     """
     if not isinstance(run, Run):
         raise UserError(f"train got a {type(run).__name__}, expected one Run; tb.sweep runs several.")
-    with contextlib.suppress(ModuleNotFoundError):  # a bare GPU machine trains without pydantic
+    try:
         from testbed.config.fields import check
-
-        run = check(run)
-    return train_pack((run,), report)
+    except ModuleNotFoundError:  # a bare GPU machine trains without pydantic, and without its checks
+        return train_pack((run,), report)
+    return train_pack((check(run),), report)
 
 
 def mask_nonfinite_replicas(rollout: Rollout, state: State) -> tuple[Rollout, State]:
