@@ -19,6 +19,3 @@ def test_means_over_seeds_of_first_final_best_and_smallest():
     unknown = pd.DataFrame(rows).drop(columns="exact/ess_kish_sequence")
     (row,) = value_table(unknown).to_dict("records")
     assert (row["ess_exact"] != row["ess_exact"], row["n"]) == (True, 2)
-    other = pd.DataFrame(rows).assign(recipe="cispo", eps=0.2)  # grpo lacks the setting, and stays
-    both = value_table(pd.concat([pd.DataFrame(rows), other]))
-    assert both[["recipe", "n"]].to_numpy().tolist() == [["cispo", 2], ["grpo", 2]]
