@@ -11,6 +11,7 @@ If TESTBED_RECORD names a folder (`testbed run … record=tokens` sets it), ever
 each logged step, CELL/step_N.tokens.parquet, before the weights change. It changes no number of the run.
 """
 
+import contextlib
 import importlib
 import os
 import resource
@@ -343,11 +344,11 @@ def train(run: Run, report: Report | None = None) -> Columns:
     """
     if not isinstance(run, Run):
         raise UserError(f"train got a {type(run).__name__}, expected one Run; tb.sweep runs several.")
-    try:
+    with contextlib.suppress(ModuleNotFoundError):  # a bare GPU machine trains without pydantic
         from testbed.config.fields import check
-    except ModuleNotFoundError:  # a bare GPU machine trains without pydantic, and without its checks
-        return train_pack((run,), report)
-    return train_pack((check(run),), report)
+
+        run = check(run)
+    return train_pack((run,), report)
 
 
 def mask_nonfinite_replicas(rollout: Rollout, state: State) -> tuple[Rollout, State]:
