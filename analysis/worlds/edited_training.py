@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
     Change: TypeAlias = Callable[[Batch, Rollout, Tensor, int], Batch]
     """(batch, rollout, log-probabilities before the step [R, B, T], step) -> the batch to learn from."""
+    Reward: TypeAlias = Callable[[Rollout, Tensor], Tensor]
+    """(rollout, log-probabilities before the step [R, B, T]) -> rewards [R, B]."""
 Maker: TypeAlias = "Callable[[World, Tensor], Change]"
 """(world, initial weights [R, P]) -> the change of a pack."""
 
@@ -33,7 +35,8 @@ Maker: TypeAlias = "Callable[[World, Tensor], Change]"
 class Arm:
     """A run without seed and rate, and its change.
 
-    change: makes the change of a pack; None for none. bend: rewards [R, B] -> rewards to learn from. early:
+    change: makes the change of a pack; None for none. bend: rewards [R, B] -> rewards to learn from. reward:
+    makes the rewards of a pack in place of the verifier's, of which advantages and critics are made. early:
     number of first steps with samples from the initial weights. begin: (world, weights of the base) ->
     initial weights in place of the base, which a change still gets. later: the run whose verifier rewards the
     second half of the steps. read: (world, weights before the step, batch, rollout) -> the batch to learn
@@ -43,6 +46,7 @@ class Arm:
     run: Run
     change: Maker | None = None
     bend: Callable[[Tensor], Tensor] | None = None
+    reward: Callable[[World, Tensor], Reward] | None = None
     early: int = 0
     begin: Callable[[Any, Tensor], Tensor] | None = None
     later: Run | None = None
@@ -66,6 +70,8 @@ def trained(arm: Arm, runs: tuple[Run, ...]) -> pd.DataFrame:
         """A learner whose batches are bent and changed."""
 
         def batch(self, theta_CP: Tensor, rollout: Rollout, logp_CBT: Tensor, step: int) -> Batch:
+            if reward is not None:
+                rollout = replace(rollout, reward_RB=reward(rollout, logp_CBT.detach()))
             if arm.bend is not None:
                 rollout = replace(rollout, reward_RB=arm.bend(rollout.reward_RB))
             made = super().batch(theta_CP, rollout, logp_CBT, step)
@@ -76,6 +82,7 @@ def trained(arm: Arm, runs: tuple[Run, ...]) -> pd.DataFrame:
     base_RP = world.initial()
     state = State.start(arm.begin(world, base_RP) if arm.begin else base_RP)
     change = arm.change(world, base_RP) if arm.change else None
+    reward = arm.reward(world, base_RP) if arm.reward else None
     teacher = build_teacher(runs, world, state.theta_RP)
     source = build_guided(build_source(runs, world, state.theta_RP), runs, teacher)
     seeds = tuple(run.seed for run in runs)
