@@ -11,6 +11,7 @@ from testbed.cli.pipeline_run import pipeline_run
 from testbed.cli.slow_notice import slow_notice
 from testbed.errors import UserError, counted
 
+BATCHES = 200
 COMPILING = "Compiling the simulator: up to half a minute, on the first call only."
 
 if TYPE_CHECKING:
@@ -25,7 +26,9 @@ def pipeline(
             metavar="[plan] [FIELD=VALUE]...", help="Fields of the design, or of the plan after `plan`."
         ),
     ] = None,
-    batches: Annotated[int, typer.Option(min=1, help="Batches measured per replication.")] = 200,
+    batches: Annotated[
+        int | None, typer.Option(min=1, help="Batches measured per replication, and in a trace; default 200.")
+    ] = None,
     replicas: Annotated[
         int | None, typer.Option(min=1, help="Replications for standard errors; default 4, in a plan 1.")
     ] = None,
@@ -63,7 +66,7 @@ def pipeline(
     if reach is not None and then is None:
         raise UserError("--reach is the target return of a sweep. Give --then run SWEEP too.")
     if given[:1] == ["plan"]:
-        _refuse_files(trace, figure, config, then)
+        _refuse_in_plan(batches, trace, figure, config, then)
         from testbed.pipeline import sizing
 
         plan = sizing.from_words(given[1:])
@@ -78,16 +81,16 @@ def pipeline(
     named = {word.partition("=")[0] for word in given}
     kept = [word for word in from_toml(config) if word.partition("=")[0] not in named] if config else []
     design = from_words([*kept, *given])
+    if then is not None:
+        _refuse_before_run(figure, replicas, None if trace else batches)
     if trace:
         from testbed.pipeline import trace as traces
 
         with slow_notice(COMPILING):
-            traces.write(traces.record(design, batches, seed), trace)
+            traces.write(traces.record(design, batches or BATCHES, seed), trace)
     if then is None:
-        _report(design, batches, replicas or 4, seed, figure, json)
+        _report(design, batches or BATCHES, replicas or 4, seed, figure, json)
         return
-    if figure:
-        raise UserError("--figure draws the lags of a simulation and does not go with --then. Leave one out.")
     pipeline_run(then, design, seed, reach, json)
 
 
@@ -104,8 +107,20 @@ def _report(
     show.as_json({row["quantity"]: row for row in rows} | _histograms(found)) if json else show.table(rows)
 
 
-def _refuse_files(*given: object) -> None:
-    if any(given):
+def _refuse_before_run(figure: Path | None, replicas: int | None, batches: int | None) -> None:
+    if figure:
+        raise UserError("--figure draws the lags of a simulation and does not go with --then. Leave one out.")
+    if replicas or batches:
+        raise UserError(
+            "A sweep after --then follows one trace, as long as its cells train: --replicas and --batches "
+            "set nothing there. Leave them out."
+        )
+
+
+def _refuse_in_plan(batches: int | None, *files: object) -> None:
+    if batches is not None:
+        raise UserError("A plan measures 60,000 responses a row, so --batches sets nothing. Leave it out.")
+    if any(files):
         raise UserError(
             "A plan has many designs; --trace, --figure, --config and --then take one design. Leave out "
             "`plan` to use them."

@@ -59,7 +59,11 @@ class Estimate:
 
 def kish_ess(weight_N: Floats) -> Floats:
     """(sum w)^2 / sum w^2 over the last axis; NaN where every weight is 0."""
-    square = np.einsum("...n,...n->...", weight_N, weight_N)
+    square = _square_sum(weight_N)
+    if (scale_1 := _scale(weight_N, square)) is not None:
+        # The ESS does not depend on the scale.
+        weight_N = weight_N / scale_1
+        square = _square_sum(weight_N)
     total = weight_N.sum(-1)
     return np.divide(total**2, square, out=np.full_like(square, np.nan), where=square > 0)
 
@@ -70,8 +74,27 @@ def standard_error(terms_N: Floats) -> Floats:
     if n < 2:
         return np.full(terms_N.shape[:-1], np.nan)
     centered = terms_N - terms_N.mean(-1, keepdims=True)
-    square: Floats = np.einsum("...n,...n->...", centered, centered)
-    return np.sqrt(square / (n * (n - 1)))
+    square = _square_sum(centered)
+    if (scale_1 := _scale(centered, square)) is None:
+        return np.sqrt(square / (n * (n - 1)))
+    return np.sqrt(_square_sum(centered / scale_1) / (n * (n - 1))) * scale_1[..., 0]
+
+
+def _square_sum(x_N: Floats) -> Floats:
+    with np.errstate(over="ignore"):
+        return np.asarray(np.einsum("...n,...n->...", x_N, x_N))
+
+
+def _scale(x_N: Floats, square: Floats) -> Floats | None:
+    """Return the largest |x| where squares near the limits of doubles became 0 or inf, else 1, [..., 1].
+
+    None if the sums of squares of all rows are far from the limits, as usual.
+    """
+    fits = (square > 1e-280) & (square < 1e280)
+    if fits.all():
+        return None
+    peak = np.abs(x_N).max(-1)
+    return np.where(fits | (peak == 0.0), 1.0, peak)[..., None]
 
 
 class MeanOfTerms(Estimate):

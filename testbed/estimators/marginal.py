@@ -19,10 +19,12 @@ def marginalized_is(episodes: LoggedEpisodes) -> Estimate:
 
     Unbiased with the exact ratios of the undiscounted distributions at step t (testbed.exact.ratios_dice.
     state_marginal_ratios); a stationary or discounted ratio biases it. Each term is the conditional mean of
-    its pdis term, so it varies no more; their sum may.
+    its pdis term, so it varies no more; their sum may. ess is that of the weights of the last steps.
     """
     weight_NT = episodes.demand("state_marginal_importance_weight_NT") * np.exp(episodes.log_rho_NT)
-    return mean_of_terms((weight_NT * episodes.reward_NT) @ episodes.discount_T, weight_NT[..., -1])
+    last_N1 = episodes.live_NT.sum(-1, keepdims=True) - 1
+    last_N = np.take_along_axis(weight_NT, last_N1, -1)[..., 0]
+    return mean_of_terms((weight_NT * episodes.reward_NT) @ episodes.discount_T, last_N)
 
 
 @estimator(

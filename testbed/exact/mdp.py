@@ -193,7 +193,8 @@ def estimates(
 ) -> EpisodeEstimates:
     """IS, PDIS and DR of each single episode; Vhat = sum_a pi Qhat, 0 once the episode is over."""
     steps = table.state_NT.shape[1]
-    rho_NT = pi_SA[table.state_NT, table.action_NT] / mu_SA[table.state_NT, table.action_NT]
+    with np.errstate(divide="ignore", invalid="ignore"):  # padding has action 0, which mu may never take
+        rho_NT = pi_SA[table.state_NT, table.action_NT] / mu_SA[table.state_NT, table.action_NT]
     weight_NT = np.cumprod(np.where(table.mask_NT, rho_NT, 1.0), axis=-1)
     before_NT = np.hstack([np.ones((len(weight_NT), 1)), weight_NT[:, :-1]])
     discount_T = np.power(discount, np.arange(steps), dtype=np.float64)

@@ -99,6 +99,9 @@ def from_words(words: Sequence[str]) -> SizingPlan:
             hint = suggest(name, _HINTS)
             wrong.append(f"'{word}': expected field=value.{hint} Fields: {', '.join(_HINTS)}.")
             continue
+        if name in values:
+            wrong.append(f"'{word}': '{name}' is given twice.")
+            continue
         kind = _HINTS[name]
         many = typing.get_origin(kind) is tuple
         try:

@@ -15,7 +15,7 @@ from testbed.estimators import estimator
 from testbed.estimators.abstraction import recent_weights, star
 from testbed.estimators.doubly_robust_trajectory import trajectory_dr, wdr
 from testbed.estimators.magic import magic
-from testbed.estimators.marginal import marginalized_is_counts
+from testbed.estimators.marginal import marginalized_is, marginalized_is_counts
 from testbed.estimators.trajectory import cwpdis, pdis, trajectory_is, trajectory_wis
 from testbed.estimators.trajectory_weights import LoggedEpisodes
 
@@ -190,6 +190,35 @@ def test_effective_size_is_kish_of_the_sequence_weights():
     w = episodes.weight_NT[:, -1]
     for fast in (*FOUR, trajectory_dr, wdr, magic):
         assert float(fast(episodes).ess) == pytest.approx(w.sum() ** 2 / (w**2).sum(), rel=1e-12)
+
+
+@pytest.mark.parametrize("log_ratio", [-2.0, 2.0])
+def test_effective_size_and_error_of_long_episodes_do_not_depend_on_the_size_of_the_weights(log_ratio):
+    """200 tokens with ratios e^2 weigh e^400, and the square of that is no double."""
+    log_rho_NT = np.full((3, 200), log_ratio)
+    log_rho_NT[:, -1] = [0.0, 0.5, 1.0]
+    reward_NT = np.zeros((3, 200))
+    reward_NT[:, -1] = [1.0, 0.0, 1.0]
+    w = np.exp([0.0, 0.5, 1.0])
+    spread = np.std(w * [1, 0, 1], ddof=1) / np.sqrt(3)
+    for rows in (1, 200):  # 200 copies are read by the compiled pass
+        copies = [np.tile(each, (rows, 1)) for each in (reward_NT, log_rho_NT)]
+        for fast in (trajectory_is, pdis):
+            found = fast(LoggedEpisodes(reward_NT=copies[0], log_rho_NT=copies[1]))
+            assert float(found.ess) == pytest.approx(rows * w.sum() ** 2 / (w**2).sum(), rel=1e-9)
+            if rows == 1:
+                scale = float(np.exp(199 * log_ratio))
+                assert float(found.stderr) == pytest.approx(spread * scale, rel=1e-9)
+
+
+def test_effective_size_of_marginalized_weights_counts_episodes_that_end_early():
+    episodes = LoggedEpisodes(
+        reward_NT=np.ones((3, 4)),
+        log_rho_NT=np.log(np.full((3, 4), [1.0, 2.0, 3.0, 9.0])),
+        state_marginal_importance_weight_NT=np.ones((3, 4)),
+        mask_NT=np.arange(4) < np.array([[1], [2], [3]]),
+    )
+    assert float(marginalized_is(episodes).ess) == pytest.approx(36 / 14)
 
 
 def replaced(episodes, **changes):
