@@ -15,7 +15,7 @@ ASKED, PAIRED, PROMPTS, ANSWERS, RIGHT, WIDTH, SHOWN = 8, 16, 24, 8, 3, 12, 2
 others are unseen. Of 8 answers, 3 are right and equivalent. Seeds are offset past an earlier table's."""
 MORE = 0.02
 """Margin of accuracy on unseen prompts. Set before the table was made, as the grids were."""
-TWICE = tuple(2.0**i for i in range(-10, 11))
+TWICE = tuple(2.0**i for i in range(-10, 14))
 RATE = {"rate": TWICE[10:]}
 CLONES = {**RATE, "weight": TWICE[:11]}
 PAIRS = {**RATE, "weight": TWICE[3:15], "beta": TWICE[3:20]}
