@@ -40,7 +40,8 @@ well = partial(Way, rates=RATES, pilots=32)
 """Arms of which a third of the runs fails, so that few pilots mislead."""
 
 
-def _guided(start: Run, guide: str, knob: str = "count", **fields: Any) -> Callable[[float], Run]:
+def guided(start: Run, guide: str, knob: str = "count", **fields: Any) -> Callable[[float], Run]:
+    """Return the run with this guide as a function of its knob."""
     return lambda value: replace(start, guide=guide, guide_args=((knob, value),), **fields)
 
 
@@ -52,25 +53,25 @@ slower_way = partial(Way, rates=SLOWER, pilots=4)
 WAYS: Mapping[str, Way] = {
     "grpo": well(with_recipe(OWN, "grpo")),
     "sft": well(with_recipe(TAUGHT, "sft")),
-    "anchors": well(_guided(TAUGHT, "rescue"), COUNTS, True),
+    "anchors": well(guided(TAUGHT, "rescue"), COUNTS, True),
     "dgrpo": well(with_recipe(TAUGHT, "dgrpo", "coefficient"), (0.01, 0.03, 0.1, 0.3, 1)),
-    "rubrics": well(_guided(TAUGHT, "rescue", "most", verifier="steps"), (0, 0.25, 0.5, 0.75, 0.99), True),
+    "rubrics": well(guided(TAUGHT, "rescue", "most", verifier="steps"), (0, 0.25, 0.5, 0.75, 0.99), True),
     "retries": well(lambda _: replace(OWN, prefix="retry")),
     "amplified retries": well(with_recipe(OWN, "r3l", "alpha", prefix="retry"), (1, 1.5, 3, 6, 12)),
     f"{OTHER}grpo": well(with_recipe(STYLED, "grpo")),
     f"{OTHER}sft": well(with_recipe(STYLED, "sft")),
     f"{OTHER}sft, then grpo": well(with_recipe(STYLED, "sft_then_grpo", "step"), STEPS),
-    f"{OTHER}whole answers": well(_guided(STYLED, "rescue"), COUNTS, True),
-    f"{OTHER}splices": well(_guided(STYLED, "splice"), COUNTS, True),
-    f"{OTHER}erring splices": well(_guided(MISJUDGED, "splice"), COUNTS, True),
+    f"{OTHER}whole answers": well(guided(STYLED, "rescue"), COUNTS, True),
+    f"{OTHER}splices": well(guided(STYLED, "splice"), COUNTS, True),
+    f"{OTHER}erring splices": well(guided(MISJUDGED, "splice"), COUNTS, True),
     f"{IN_ORDER}grpo": slower_way(with_recipe(LEARNED, "grpo")),
     f"{IN_ORDER}sft": slower_way(with_recipe(LEARNED, "sft")),
     f"{IN_ORDER}sft, then grpo": slower_way(with_recipe(LEARNED, "sft_then_grpo", "step"), STEPS),
     f"{IN_ORDER}fixed": slower_way(with_recipe(LEARNED, "chord", "peak+valley"), LOWER),
     f"{IN_ORDER}chord-phi": slower_way(with_recipe(LEARNED, "chord", "peak+valley", ("phi", "on")), LOWER),
     f"{IN_ORDER}graded": slower_way(lambda _: GRADED),
-    f"{IN_ORDER}graded, plain": slower_way(_guided(GRADED, "insert"), COUNTS, True),
-    f"{IN_ORDER}graded, bent": slower_way(_guided(GRADED, "insert", recipe="tempsamp"), COUNTS, True),
+    f"{IN_ORDER}graded, plain": slower_way(guided(GRADED, "insert"), COUNTS, True),
+    f"{IN_ORDER}graded, bent": slower_way(guided(GRADED, "insert", recipe="tempsamp"), COUNTS, True),
 }  # fmt: skip
 EXPERTS = Family(WAYS)
 
@@ -165,9 +166,6 @@ ACCURACY = "accuracy"
 asks(EXPERIMENT,
     ("rubrics-with-guidance-end-above-grpo", "Rewards for right steps with the expert in failing groups end "
      "0.02 more accurate than GRPO.", "rubrics", "grpo", MORE, ACCURACY, "RGR-GRPO (2025)"),
-    ("rubrics-with-guidance-raise-pass-at-4-over-grpo", "Rewards for right steps with the expert in failing "
-     "groups end with a pass@4 0.02 higher than GRPO.",
-     "rubrics", "grpo", MORE, "last val/pass@4", "RGR-GRPO (2025)"),
     ("rubrics-with-guidance-raise-pass-at-4-over-guidance", "Rewards for right steps with the expert in "
      "failing groups end with a pass@4 0.02 higher than the expert in failing groups alone.",
      "rubrics", "anchors", MORE, "last val/pass@4",
