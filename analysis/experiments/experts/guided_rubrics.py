@@ -52,7 +52,7 @@ asks(EXPERIMENT,
     *(
         (f"guided-rubrics-end-60-steps-with-more-{measure}-than-{rival}", "On ten digits in order, 60 steps "
          "of rewards for right steps with the expert in failing groups end with a final "
-         f"{measure.replace('-at-', '@')} 0.02 higher than those of {words}.", "guided rubrics", rival,
+         f"{measure.replace('-at-', '@')} 0.02 higher than that of {words}.", "guided rubrics", rival,
          {"outcome": column})
         for measure, column in MEASURED.items()
         for rival, words in OVER.items()
