@@ -9,7 +9,7 @@ from scipy import special
 from analysis.lab import Floats, Grid, Groups, Seeds, TunedArms, asks, generator, strips
 
 NAME = "equivalent-groups"
-SEEDS, WORLDS, PILOTS, FRESH, STEPS = 256, 6, 32, 170_000, 60
+SEEDS, WORLDS, PILOTS, FRESH, STEPS = 256, 6, 128, 170_000, 60
 ASKED, PAIRED, PROMPTS, ANSWERS, RIGHT, WIDTH, SHOWN = 8, 16, 24, 8, 3, 12, 2
 """Prompts below ASKED get answers and tests, those below PAIRED groups of SHOWN right and wrong answers; the
 others are unseen. Of 8 answers, 3 are right and equivalent. Seeds are offset past an earlier table's."""
