@@ -114,9 +114,12 @@ def heat(
     metric = metric or usual_metric(rows)
     names = telling(rows, settings(rows))
     known = [*numeric(rows, names), *(name for name in names if name not in numeric(rows, names))]
-    x = setting(rows, x) if x else next((name for name in known if name != y), "")
-    y = setting(rows, y) if y else next((name for name in known if name != x), "")
-    if not x or not y or x == y:
+    x, y = (setting(rows, name) if name else "" for name in (x, y))
+    x = x or next((name for name in known if name != y), "")
+    y = y or next((name for name in known if name != x), "")
+    if x and x == y:
+        raise UserError(f"Both axes of the heat map are {x}; a cell needs two settings. Give another x or y.")
+    if not x or not y:
         raise UserError(
             f"A heat map needs two settings, and these results vary {', '.join(names) or 'none'}."
         )
@@ -222,7 +225,7 @@ def _usual_x(rows: pd.DataFrame) -> str:
 
 def _columns(rows: pd.DataFrame, names: Names) -> list[str]:
     given = [names] if isinstance(names, str) else list(names or ())
-    return [setting(rows, name) for name in given]
+    return list(dict.fromkeys(setting(rows, name) for name in given))
 
 
 def _roles(rows: pd.DataFrame, plot: Plot, arm: Names, by: Names) -> tuple[list[str], list[str]]:
@@ -230,6 +233,8 @@ def _roles(rows: pd.DataFrame, plot: Plot, arm: Names, by: Names) -> tuple[list[
     taken = [name for name in (plot.x, plot.y if plot.value else "") if name in rows and name != "step"]
     open_ = [name for name in telling(rows, dict.fromkeys([*taken, *settings(rows)])) if name not in taken]
     by_given = _columns(rows, by)
+    if both := [name for name in _columns(rows, arm) if name in by_given]:
+        raise UserError(f"{both[0]} has a color and a panel per value; leave it out of arm or of by.")
     arms = [name for name in open_ if name not in by_given][:1] if arm is None else _columns(rows, arm)
     panels = by_given if by is not None else [name for name in open_ if name not in arms]
     if left := [name for name in open_ if name not in (*arms, *panels)]:
@@ -337,10 +342,15 @@ def _legend(axes: Sequence[Axes], outside: bool) -> None:
         axes[0].legend(found.values(), found)
 
 
-def caption(kind: str, axes: Sequence[Axes]) -> str:
-    """Return the description of a plot: the docstring of its kind without the verb, with its metric."""
+def caption(kind: str, axes: Sequence[Axes], value: str = "") -> str:
+    """Return the description of a plot: the docstring of its kind without the verb, with its metric.
+
+    value: what a cell's number is, as `sweep_table.value_words` says it, for kinds that draw one per cell.
+    """
     text = (inspect.getdoc(KINDS[kind]) or "").partition("\n\n")[0].replace("\n", " ").removeprefix("Draw ")
     text = text.replace("a logged metric", f"the metric {axes[0].get_ylabel()}")
+    if value:
+        text = text.replace("the final value of cells", value)
     return text[:1].upper() + text[1:]
 
 

@@ -23,6 +23,7 @@ from analysis.sweeps.sweep_table import (
     telling,
     usual_axis,
     usual_metric,
+    value_words,
 )
 from analysis.sweeps.sweep_warnings import sweep_warnings
 from analysis.tables.outcomes import ACCURACY
@@ -60,7 +61,7 @@ def page(folder: Path, metric: str = "") -> str:
         except UserError as error:
             missing.append(f"{title}: {error}")
             continue
-        parts.append(_figure(svg, f"{title}. {plot.caption(kind, axes)}"))
+        parts.append(_figure(svg, f"{title}. {plot.caption(kind, axes, value_words(rows, metric))}"))
     left = f"<details><summary>Not drawn</summary>{_list(missing)}</details>" if missing else ""
     sections = {
         "What was run": _manifest(folder, rows),

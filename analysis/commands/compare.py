@@ -33,7 +33,15 @@ def compare(
     """
     from analysis.sweeps.sweep_comparison import compare as compared
     from analysis.sweeps.sweep_comparison import in_words
-    from analysis.sweeps.sweep_table import load, only, setting, unfinished, usual_axis, usual_metric
+    from analysis.sweeps.sweep_table import (
+        load,
+        only,
+        setting,
+        unfinished,
+        usual_axis,
+        usual_metric,
+        value_words,
+    )
 
     if json + latex + markdown > 1:
         raise UserError("--json, --latex and --markdown exclude each other; give one of them.")
@@ -50,6 +58,8 @@ def compare(
         print(show.markdown(short))
     else:
         show.table(short)
+        if (told := value_words(rows, metric)) != metric:
+            show.say([f"{metric}: {told}."])
         show.say(NOTE.format(baseline=found[0]["baseline"], rows=counted(len(found), "row")).splitlines())
         if any(row["verdict"] == "both 0" for row in found):
             print("Both 0: no run of either arm left 0, so nothing was compared. Train longer.")

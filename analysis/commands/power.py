@@ -17,7 +17,9 @@ def power(
     ] = None,
     gap: Annotated[float | None, typer.Option(help="Mean difference of paired seeds to decide.")] = None,
     spread: Annotated[float | None, typer.Option(help="Standard deviation of these differences.")] = None,
-    by: Annotated[str, typer.Option(help="Setting of the pilot to compare, as recipe.")] = "recipe",
+    by: Annotated[
+        str, typer.Option(help="Setting of the pilot to compare; default the first that varies.")
+    ] = "",
     baseline: Annotated[str, typer.Option(help="One of its values; default grpo, else the first.")] = "",
     metric: Annotated[str, typer.Option(help="As in `testbed compare`.")] = "",
     alpha: Annotated[float, typer.Option(help="Chance of a false verdict of the t test.")] = 0.05,
@@ -77,6 +79,9 @@ Seeds (bets): the cap of each of the two runs with which power {power:g} is reac
 Arms that share nothing but the seed have 1.4 times the spread of one arm."""
 
 
+SAME = "all seeds of the pilot differ by the same amount"
+
+
 def _arms(
     folders: list[Path], gap: float | None, spread: float | None, by: str, baseline: str, metric: str
 ) -> list[tuple[str, float, float]]:
@@ -84,6 +89,11 @@ def _arms(
     if not folders:
         if gap is None or spread is None:
             raise UserError("Give --gap and --spread, or the results folder of a pilot that has both.")
+        for name, value in {"by": by, "baseline": baseline, "metric": metric}.items():
+            if value:
+                raise UserError(
+                    f"--{name} says how to read a pilot. Give its results folder, or leave it out."
+                )
         return [("", gap, spread)]
     from analysis.sweeps.sweep_comparison import compare
     from analysis.sweeps.sweep_table import load
@@ -98,9 +108,11 @@ def _arms(
         for row in table
     ]
     known = [arm for arm in found if arm[1] != 0 and arm[2] > 0]
-    if len(known) < len(found):
-        lost = ", ".join(name for name, *numbers in found if (name, *numbers) not in known)
-        print(f"Left out, because all seeds of the pilot differ by the same amount: {lost}.", file=sys.stderr)
+    for why, few in (("the pilot has one pair of seeds", True), (SAME, False)):
+        lost = [arm[0] for arm, row in zip(found, table, strict=True)
+                if arm not in known and (row["seeds"] < 2) == few]  # fmt: skip
+        if lost:
+            print(f"Left out, because {why}: {', '.join(lost)}.", file=sys.stderr)
     if not known:
         raise UserError("No arm of the pilot has a gap and a spread; give --gap and --spread, or more seeds.")
     return known

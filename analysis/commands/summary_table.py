@@ -113,7 +113,7 @@ def _interval(row: Row, seeds: int, form: str = ".2f") -> str:
 
 def _value_notes() -> list[str]:
     return [
-        "final, best: exact value, mean over seeds [95% Student interval].",
+        "final: exact value in the last logged row, best: in any; mean over seeds [95% Student interval].",
         "exact ESS, sampled ESS: share of sequences, the smallest of all logged steps.",
     ]
 

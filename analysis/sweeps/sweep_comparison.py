@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from analysis.judging.comparisons import arm, paired
+from analysis.judging.comparisons import arm
 from analysis.judging.seed_intervals import Interval, student_interval, wilson_interval
 from analysis.kernels.t_test_seeds import t_seeds
 from analysis.sweeps.sweep_table import (
@@ -33,6 +33,8 @@ from testbed.errors import UserError, unknown
 USUAL = "grpo"
 MISSED = 0.2
 """Chance that the suggested number of seeds does not decide a difference as large as the observed one."""
+ROUNDING = 1e-12
+"""Relative difference of two cells up to which they are equal."""
 ARM, SETTING = "(arm)", "(setting)"
 
 
@@ -111,10 +113,13 @@ def _row(cells: pd.DataFrame, metric: str, setting: str, name: str, baseline: st
     ours, theirs = ({ARM: each, SETTING: setting} for each in (name, baseline))
     both = pd.DataFrame({"x": arm(cells, metric, ours), "y": arm(cells, metric, theirs)})
     kept = both.dropna()
+    # Two ways of adding up to the same number are no difference.
+    alike = (kept["x"] - kept["y"]).abs() <= ROUNDING * kept["y"].abs()
+    kept = kept.assign(x=kept["x"].mask(alike, kept["y"]))
     start = {"setting": setting, "arm": name, "baseline": baseline, "seeds": len(kept)}
     if kept.empty:
         return start
-    less = paired(cells, metric, ours, theirs)
+    less = (kept["x"] - kept["y"]).to_numpy()
     gap = _gap(less)
     mean = student_interval(kept["x"].to_numpy())
     higher = improvement(kept["x"].to_numpy(), kept["y"].to_numpy())

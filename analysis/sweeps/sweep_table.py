@@ -17,7 +17,7 @@ import pandas as pd
 
 from analysis.tables.cell_table import FIELDS, OUTCOMES, REACHED, REDUCTIONS, value_of
 from analysis.tables.committed import load_results, results_folders
-from analysis.tables.outcomes import ACCURACY, DIVERGED, ESS, READS, need
+from analysis.tables.outcomes import ACCURACY, DIVERGED, ESS, READS, WINDOW, need
 from analysis.tables.sampled_ess import EXACT
 from analysis.tables.value_table import VALUE
 from testbed.errors import UserError, unknown
@@ -153,10 +153,22 @@ def _words_of_the_summary(there: Sequence[str], outcomes: Sequence[str]) -> dict
     return {name: word for name, word in named.items() if word.rpartition(" ")[2] in there}
 
 
+def value_words(rows: pd.DataFrame, name: str) -> str:
+    """Return in words which value of a cell a metric is: a logged metric stands for the mean of its end."""
+    word = metric_word(rows, name)
+    reduction, _, logged = word.rpartition(" ")
+    if word in OUTCOMES or reduction not in ("", "final"):
+        return word
+    return f"the mean of the last {WINDOW} logged rows of {logged}"
+
+
 def logged_metric(rows: pd.DataFrame, name: str) -> str:
-    """Return the column of a metric, "accuracy" for "final accuracy"; raise UserError for an outcome."""
-    column = metric_word(rows, name).rpartition(" ")[2]
-    if column not in rows:
+    """Return the column of a metric, "accuracy" for "final accuracy".
+
+    Raises UserError for an outcome, and for a reduction such as "min accuracy".
+    """
+    reduction, _, column = metric_word(rows, name).rpartition(" ")
+    if column not in rows or reduction not in ("", "final", "last"):
         raise UserError(f"'{name}' is one number per cell, not logged step by step. Give a logged metric.")
     return column
 

@@ -47,6 +47,7 @@ def plot(
 
     testbed plot results/mine --kind seeds --where recipe=grpo --open
     """
+    from analysis.sweeps.sweep_table import usual_metric, value_words
     from paper_figs import plot as drawn
 
     if kind and kind not in drawn.KINDS:
@@ -63,12 +64,11 @@ def plot(
     with drawn.style():
         axes = drawn.KINDS[kind](rows, **options, where=where or ())
         path = drawn.save(axes, out or Path("out") / f"{folders[0].resolve().name}-{kind}.png")
+    text = drawn.caption(kind, axes, value_words(rows, metric or usual_metric(rows)))
     if json:
-        show.as_json(
-            {"file": str(path), "kind": kind, "panels": len(axes), "caption": drawn.caption(kind, axes)}
-        )
+        show.as_json({"file": str(path), "kind": kind, "panels": len(axes), "caption": text})
     else:
         print(path)
-        print(drawn.caption(kind, axes), file=sys.stderr)
+        print(text, file=sys.stderr)
     if open_ and typer.launch(str(path)):
         print(f"No program could be started to open {path}.", file=sys.stderr)

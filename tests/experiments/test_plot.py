@@ -1,5 +1,6 @@
 """Results drawn: every kind shows the numbers of its cells, and no panel hides what differs."""
 
+import json
 import re
 from pathlib import Path
 
@@ -186,6 +187,36 @@ def test_recipes_have_their_papers_names_unless_two_would_have_one(tmp_path):
     assert set(lines(ax)) == {"GRPO", "PPO"}
     rows = plot.load(tmp_path / "one").replace({"recipe": {"grpo": "ppo"}})
     assert set(lines(plot.curves(rows)[0])) == {"ppo", "ppo_clip"}
+
+
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [({"arm": "recipe", "by": "recipe"}, "recipe has a color and a panel"),
+     ({"arm": ("lag", "recipe"), "by": ("lag",)}, "lag has a color and a panel")],
+)  # fmt: skip
+def test_a_setting_in_two_places_is_one_message(rows, options, why):
+    refuses(why, plot.curves, rows, **options)
+    refuses("Both axes of the heat map are lag", plot.heat, rows, x="lag", y="lag")
+
+
+def test_a_setting_named_twice_counts_once(rows):
+    once, twice = (plot.curves(rows, arm=arm) for arm in ("recipe", ("recipe", "recipe")))
+    assert [ax.get_title() for ax in once] == [ax.get_title() for ax in twice]
+
+
+def test_a_reduction_is_not_drawn_as_the_metric_it_reduces(rows):
+    for word in ("min accuracy", "mean_accuracy", "best"):
+        refuses("is one number per cell", plot.curves, rows, word)
+
+
+def test_a_caption_names_the_value_of_a_cell(folder, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    for words, text in (
+        ([], "The mean of the last 3 logged rows of accuracy against a setting"),
+        (["--metric", "min_accuracy"], "Min accuracy against a setting"),
+        (["--kind", "heat", "--metric", "best"], "Best over two settings"),
+    ):
+        assert json.loads(told(capsys, "plot", folder, *words, "--json"))["caption"].startswith(text)
 
 
 def test_a_caption_names_the_metric_that_is_drawn(rows):

@@ -107,6 +107,19 @@ def pilot(folder, recipes):
     )
 
 
+def test_options_that_read_a_pilot_need_one(capsys):
+    for option in ("--by", "--baseline", "--metric"):
+        words = ("power", "--gap", "1", "--spread", "1", option, "lag")
+        assert f"{option} says how to read a pilot" in refused(capsys, *words)
+
+
+def test_a_pilot_of_one_seed_is_told_from_seeds_that_agree(capsys, tmp_path):
+    folder = str(made(tmp_path / "s", grid(TOY, recipe=["grpo", "m2po"], lag=[0], seed=[0])))
+    code, _, err = asked(capsys, folder, "--gap", "0.1")
+    assert code == 2
+    assert "Left out, because the pilot has one pair of seeds: m2po" in err
+
+
 @pytest.mark.slow
 def test_a_pilot_gives_gap_and_spread_of_every_arm_whose_seeds_differ(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(seed_power, "CAP", 48)

@@ -48,6 +48,15 @@ def test_equal_differences_have_no_interval_and_no_p(tmp_path):
     assert (row["low"], row["high"], row["p"], row["verdict"]) == (-math.inf, math.inf, 1.0, "undecided")
 
 
+def test_numbers_that_differ_by_rounding_are_equal(tmp_path):
+    added = {"grpo": 0.1 + 0.2, "m2po": 0.3, "gspo": 0.3 + 1e-9}
+    sweep = made(tmp_path / "s", grid(TOY, recipe=tuple(added), seed=range(3)),
+                 lambda run: np.full(len(STEPS), added[run.recipe] * (1 + 1e-16 * run.seed)))  # fmt: skip
+    found = compare(load(sweep), metric="final_accuracy").set_index("arm")
+    assert (found.loc["m2po", "verdict"], found.loc["m2po", "higher"]) == ("equal", 0.5)
+    assert (found.loc["gspo", "verdict"], found.loc["gspo", "higher"]) == ("undecided", 1.0)
+
+
 def test_holm_adjusts_as_in_a_worked_example():
     # Sorted 0.005, 0.01, 0.03, 0.04 times 4, 3, 2, 1, then made monotone.
     found = holm({"a": 0.01, "b": 0.04, "c": 0.03, "d": 0.005})
@@ -148,6 +157,7 @@ def test_the_command_prints_for_people_machines_and_papers(tmp_path, capsys):
     assert r"final\_accuracy" in out
     assert out.count(r"\\") == 4
     _, out, err = printed(capsys, folder)
+    assert "accuracy: the mean of the last 3 logged rows of accuracy." in out
     assert "undecided" in out or "lower" in out
     assert err == ""
     assert printed(capsys, folder, "--json", "--latex")[0] == 2
