@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special, stats
 
-from analysis.judging.comparisons import arm
+from analysis.judging.comparisons import arm, paired
 from analysis.judging.seed_intervals import Interval, student_interval, wilson_interval
 from analysis.kernels.t_test_seeds import t_seeds
 from analysis.sweeps.sweep_table import (
@@ -119,7 +119,7 @@ def _row(cells: pd.DataFrame, metric: str, setting: str, name: str, baseline: st
     start = {"setting": setting, "arm": name, "baseline": baseline, "seeds": len(kept)}
     if kept.empty:
         return start
-    less = (kept["x"] - kept["y"]).to_numpy()
+    less = np.where(alike, 0.0, paired(cells, metric, ours, theirs))
     gap = _gap(less)
     mean = student_interval(kept["x"].to_numpy())
     higher = improvement(kept["x"].to_numpy(), kept["y"].to_numpy())

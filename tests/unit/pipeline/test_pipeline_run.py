@@ -165,9 +165,9 @@ def test_a_failed_cell_is_exit_code_1(capsys, tmp_path, monkeypatch):
      (("--then", "run", "bandit-grid", "lag=0"), "trains 4 groups per update, prompts is 32"),
      (("in_flight=true", *TAIL), "the weights change inside this sample"),
      (("--figure", "x.png", *TAIL), "does not go with --then"), (("plan", *TAIL), "Leave out `plan`"),
-     (("--batches", "9", *TAIL), "--batches set nothing"), (("--replicas", "9", *TAIL), "--replicas and"),
      (("--config", "nowhere.toml"), "nowhere.toml cannot be read"),
-     (("--trace", "x.txt", *TAIL), ".csv or .parquet")],
+     (("--trace", "x.txt", *TAIL), ".csv or .parquet"),
+     (("--batches", "9", *TAIL), "--batches set nothing"), (("--replicas", "9", *TAIL), "--replicas and")],
 )  # fmt: skip
 def test_bad_words_are_one_error_and_exit_code_2(capsys, tmp_path, monkeypatch, words, why):
     monkeypatch.chdir(tmp_path)

@@ -197,9 +197,9 @@ def test_the_command_writes_a_trace_and_draws_a_figure(capsys, tmp_path):
     ("words", "why"),
     [(("queue=0.5",), "queue=0.5"), (("quue=2",), "queue"), ((*FAST, "--figure", "x.txt"), ".png or .pdf"),
      ((*FAST, "--trace", "x.txt"), ".csv or .parquet"), (("plan", "--trace", "x.csv"), "Leave out `plan`"),
-     (("plan", "--batches", "9"), "--batches sets nothing"), (("plan", "queue=1", "queue=2"), "given twice"),
      (("plan", "accelerators=1"), "accelerators=1, trainer_share=0.25: both sides need one, so expected at "
-      "least 2 accelerators and a share between 0 and 1.")],
+      "least 2 accelerators and a share between 0 and 1."),
+     (("plan", "--batches", "9"), "--batches sets nothing"), (("plan", "queue=1", "queue=2"), "given twice")],
 )  # fmt: skip
 def test_bad_words_are_one_error_and_exit_code_2(capsys, words, why):
     code, printed = run(capsys, *words)
