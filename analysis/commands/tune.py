@@ -72,6 +72,7 @@ def tune(
     cells = tuning_cells(arms, rates, tuning_seeds(seeds), knobs)
     outcome = outcome or ("exact/value" if all(cell.policy == "tabular" for cell in cells) else "last")
     folder = out or folder_for("results", f"{Path(sweep).stem}-tuning")
+    _check(outcome, csv, common, rates)
     if dry_run:
         describe(cells, folder, json)
     agree(cost_of([(cells, folder)], workers), yes=yes or dry_run, quiet=quiet)
@@ -88,6 +89,18 @@ def tune(
         _report(rows, outcome, seeds, file)
     if status.failed:
         raise typer.Exit(1)
+
+
+def _check(outcome: str, csv: Path | None, common: float | None, rates: Sequence[float]) -> None:
+    """Refuse, before anything runs, what could not be reported afterwards."""
+    from analysis.sweeps.tuning import check_common
+    from analysis.tables.cell_table import check_word
+
+    check_word(outcome)
+    if csv and not csv.absolute().parent.is_dir():
+        raise UserError(f"{csv}: the folder {csv.parent} does not exist. Create it, or give another file.")
+    if common is not None:
+        check_common(common, rates)
 
 
 def split(cells: Sequence[Run]) -> tuple[tuple[Run, ...], tuple[float, ...], float | None]:
@@ -147,13 +160,14 @@ def _write(file: Path, frame: Any, by: Sequence[str], outcome: str, tuned: Seque
 
 
 def _report(rows: Any, outcome: str, seeds: int, file: Path) -> None:
-    from analysis.sweeps.tuning import WITHIN
+    from analysis.sweeps.tuning import FEWER, WITHIN
 
+    best = "smallest" if outcome.partition(" ")[0] in FEWER else "largest"
     common = rows["common_rate"].iloc[0]
     show.table([brief(row, outcome) for row in rows.to_dict("records")])
     print(
-        f"{outcome}: median of {seeds} tuning seeds, at the best rate of each arm and at the common "
-        f"{common:g}."
+        f"{outcome}: median of {seeds} tuning seeds, at the best rate of each arm (the {best}) and at the "
+        f"common {common:g}."
     )
     print("The best of several rates flatters its arm: judge it on other seeds.")
     print(f"width: decades of rate around the best one with scores within {WITHIN:g} of it.")

@@ -25,7 +25,9 @@ FIRST_SEED = 10_000
 WITHIN = 0.05
 """A rate counts as good as the best one if its score is within this distance."""
 RATE, SEED, ARGS = "learning_rate", "seed", "recipe_args"
-FEWER = ("steps_to", "rollouts_to")
+FEWER = (
+    "steps_to", "rollouts_to", "collapsed", "entropy_collapsed", "length_collapsed", "diverged",
+)  # fmt: skip
 """Outcomes of which less is better."""
 
 
@@ -132,9 +134,7 @@ def best_rates(
     table = scores(frame, by, outcome, knobs)
     by, knobs = list(by), list(knobs)
     common = _common(table, by, outcome) if common is None else common
-    if not (table[RATE] == common).any():
-        known = ", ".join(f"{rate:g}" for rate in sorted(table[RATE].unique()))
-        raise UserError(f"No run has the common rate {common:g}. The rates are {known}.")
+    check_common(common, table[RATE])
     rows = []
     for _, arm in table.groupby(by, sort=True, dropna=False):
         best = arm[arm["chosen"] == 1].iloc[0]
@@ -151,6 +151,14 @@ def best_rates(
             }
         )
     return pd.DataFrame(rows)
+
+
+def check_common(common: float, rates: Iterable[float]) -> None:
+    """Raise UserError for a common rate that is none of the rates."""
+    rates = sorted({float(rate) for rate in rates})
+    if common not in rates:
+        known = ", ".join(f"{rate:g}" for rate in rates)
+        raise UserError(f"No run has the common rate {common:g}. The rates are {known}.")
 
 
 def best_arguments(

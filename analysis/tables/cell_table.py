@@ -12,6 +12,7 @@ where it is read stays NaN.
 """
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
@@ -23,6 +24,7 @@ from numpy.typing import NDArray
 from analysis.tables.committed import Table
 from analysis.tables.outcomes import ACCURACY, DIVERGED, READS, ROLLOUTS, WINDOW, need, outcome, reached
 from testbed.config.run import Arguments, Run
+from testbed.diagnostics.metric_names import METRICS
 from testbed.errors import UserError, unknown
 
 FIELDS = tuple(item.name for item in dataclasses.fields(Run))
@@ -33,6 +35,7 @@ OUTCOMES = (
 )  # fmt: skip
 REACHED = {"steps_to": "step", "rollouts_to": ROLLOUTS}
 """Words with an accuracy as argument, and the column read where it is reached."""
+BY_DIFFICULTY = re.compile(r"val/accuracy_difficulty_\d+")
 DEFAULT = "default"
 """Written for empty arguments, because an empty field of a CSV file would be read as a missing number."""
 
@@ -107,6 +110,19 @@ def _parse(metric: str) -> tuple[str, str]:
     if reduction and reduction not in REDUCTIONS:
         raise unknown("reduction of a metric", reduction, REDUCTIONS)
     return reduction or "final", logged
+
+
+def check_word(metric: str) -> None:
+    """Raise UserError for a metric, as this module writes it, that no run can have."""
+    word, _, threshold = metric.partition(" ")
+    if metric in OUTCOMES:
+        return
+    if word in REACHED:
+        _threshold(metric, threshold)
+        return
+    logged = _parse(metric)[1]
+    if logged not in METRICS and not BY_DIFFICULTY.fullmatch(logged):
+        raise unknown("outcome", metric, [*OUTCOMES, *METRICS])
 
 
 def value_of(rows: pd.DataFrame, metric: str) -> float:

@@ -7,6 +7,7 @@ import pytest
 from support.command_line import call, refused
 
 from analysis.commands.tune import brief, split, tuning_cells
+from analysis.sweeps.tuning import best_rates
 from analysis.sweeps.tuning_knobs import KNOBS
 from testbed.config.run import Run, grid
 
@@ -43,6 +44,27 @@ def test_a_row_shows_own_and_common_side_by_side():
 
 def test_seeds_are_the_tuning_s_own(capsys):
     assert "Tuning uses seeds from 10000 up" in refused(capsys, "tune", "bandit-grid", "seed=0,1")
+
+
+@pytest.mark.parametrize(
+    ("words", "why"),
+    [(("--outcome", "finl"), "Unknown outcome 'finl'"), (("--outcome", "most accuracy"), "Unknown reduction"),
+     (("--outcome", "steps_to 8"), "names no accuracy"), (("--common", "7"), "No run has the common rate 7"),
+     (("--csv", "nowhere/x.csv"), "the folder nowhere does not exist")],
+)  # fmt: skip
+def test_what_could_not_be_reported_is_refused_before_anything_runs(
+    capsys, tmp_path, monkeypatch, words, why
+):
+    monkeypatch.chdir(tmp_path)
+    assert why in refused(capsys, "tune", "bandit-grid", "recipe=grpo", "lag=0", "--seeds", "1", *words)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_rate_at_which_runs_collapse_is_not_the_best():
+    frame = pd.DataFrame({"recipe": "grpo", "lag": 0, "learning_rate": [0.1, 1.0], "seed": 0})
+    for outcome in ("collapsed", "entropy_collapsed", "length_collapsed", "diverged"):
+        (row,) = best_rates(frame.assign(**{outcome: [0.0, 1.0]}), outcome=outcome).to_dict("records")
+        assert row["learning_rate"] == 0.1
 
 
 @pytest.mark.slow
