@@ -125,6 +125,10 @@ def run_arena(
                 f"--seeds and --lag pipeline need --arm, of those tuned for '{task}' at lag {lag}: {had}. "
                 f"The table has {table.held(frame)}."
             )
+        if part != (1, 1):
+            raise UserError(
+                "--shard shares out tunings; --seeds and --lag pipeline run one. Leave --shard out."
+            )
         arena_queue.run_more(task, asked, steps, frame, out, seeds or tasks.PIPELINE_SEEDS)
         return
     for name, at in tasks.queue() if task == "all" else [(task, steps)]:
@@ -143,7 +147,7 @@ def add(
     lag: Lag = "64",
     quick: Annotated[
         bool,
-        typer.Option("--quick", help="A fifth of the runs: fewer tuning seeds, fixed grid, 8 + 8 finals."),
+        typer.Option("--quick", help="A third of the runs: fewer tuning seeds, fixed grid, 8 + 8 finals."),
     ] = False,
     out: Out = Path("results/arena"),
     html: Annotated[Path | None, typer.Option(help="Write the row and a picture to this page.")] = None,

@@ -469,6 +469,8 @@ def test_finer_tuning_without_a_better_rate_runs_no_finals_and_writes_no_table(t
     assert "leave out --seeds" in refused(capsys, "arena", "run", "--finer", "--seeds", "64", "--arm", "grpo")
     lacks = ("--task", "sorted", "--lag", "256", "--arm", "rec", "--seeds", "64")
     assert "need --arm" in refused(capsys, "arena", "run", *lacks)
+    both = ("--seeds", "64", "--arm", "grpo", "--shard", "1/2")
+    assert "Leave --shard out" in refused(capsys, "arena", "run", *both)
     for given in (("--pilots", "32"), ("--finer", "--pilots", "5")):
         assert "as in --finer --pilots 32" in refused(capsys, "arena", "run", *given)
 
