@@ -18,7 +18,7 @@ ARGUMENTS = tuple(name for name in FIELDS if name.endswith("_args"))
 
 LEAST = {
     "lag": 0, "age_limit": -1, "seed": 0, "steps": 1, "prompts": 1, "group": 1, "learning_rate": 0,
-    "max_grad_norm": 0, "warm_start_steps": 0, "teacher_noise": 0, "evaluation_prompts": 0, "log_every": 1,
+    "max_grad_norm": 0, "warm_start_steps": 0, "teacher_noise": 0, "evaluation_prompts": 1, "log_every": 1,
 }  # fmt: skip
 MOST = {"teacher_noise": 1, "seed": 2**63 - 1}
 """Integer fields without an entry end at 2**31 - 1, so that every column of a result table fits."""

@@ -30,8 +30,9 @@ def layer_of(name: str) -> int | None:
 def skip_layers(*, ratio: float = 0.25, redraw: bool = True) -> SamplerEngine:
     """mu is the policy without round(ratio L) of its L blocks, drawn anew for every batch.
 
-    All sets of that many blocks are equally likely. redraw=False keeps one set for the whole run. At most 1 /
-    (1 - ratio) times the tokens per second, if blocks take all the decoding time.
+    All sets of that many blocks are equally likely; a ratio above 0 that skips none is refused. redraw=False
+    keeps one set for the whole run. At most 1 / (1 - ratio) times the tokens per second, if blocks take all
+    the decoding time.
     """
     if not 0 <= ratio <= 1:
         raise UserError(f"ratio is {ratio}, the share of skipped layers; expected 0 to 1.")
@@ -43,7 +44,7 @@ def skip_layers(*, ratio: float = 0.25, redraw: bool = True) -> SamplerEngine:
                 "skip-layers needs a transformer with known blocks (toy, Llama, Qwen, GPT-2); this "
                 f"policy has {', '.join(list(layout)[:3])}."
             )
-        count = round(ratio * layers)
+        count = skipped(ratio, layers)
         if count == 0:
             return theta_RP
         skipped_RK = torch.from_numpy(drawn_layers(draw, layers, count, redraw)).to(theta_RP.device)
@@ -57,6 +58,17 @@ def skip_layers(*, ratio: float = 0.25, redraw: bool = True) -> SamplerEngine:
         return torch.cat(parts, -1)
 
     return SamplerEngine("skip-layers", weights)
+
+
+def skipped(ratio: float, layers: int) -> int:
+    """Return round(ratio L), the number of skipped layers; raise UserError if a ratio above 0 skips none."""
+    count = round(ratio * layers)
+    if ratio > 0 and count == 0:
+        raise UserError(
+            f"ratio {ratio:g} of {layers} layers skips none, so that the engine would be the policy itself; "
+            f"give a ratio of {1 / layers:g} or more, or a deeper policy."
+        )
+    return count
 
 
 def drawn_layers(draw: Draw, layers: int, count: int, redraw: bool = True) -> np.ndarray:

@@ -12,6 +12,7 @@ from testbed.data.rollout import Rollout
 from testbed.errors import UserError
 from testbed.mismatch import SamplerEngine, engine, mismatch
 from testbed.mismatch.behavior import Behavior
+from testbed.mismatch.perturbed_engines import skipped
 from testbed.policies.policy import Policy
 from testbed.policies.token_versions import logp_by_version
 from testbed.worlds.rounded import around_frozen
@@ -74,6 +75,10 @@ def engine_of(run: Run) -> SamplerEngine:
             "logit-noise), or policy 'toy'."
         )
     _refuse_redrawn_adapters(run)
+    layers = dict(run.policy_args).get("layers", 2)
+    if run.policy == "toy" and "skip-layers" in run.mismatch.split("+") and isinstance(layers, int):
+        given = {**mismatch["skip-layers"].defaults, **dict(run.mismatch_args)}
+        skipped(float(given["ratio"]), layers)
     return made
 
 
