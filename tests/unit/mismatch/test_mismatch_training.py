@@ -261,7 +261,7 @@ def test_an_engine_that_a_run_cannot_have_is_refused_before_it_trains(run, name)
 
 def test_layers_of_which_none_would_be_skipped_are_refused_before_training():
     """A quarter of two layers is none: the engine was the policy itself, and no mismatch was measured."""
-    run = dataclasses.replace(TOY, mismatch="skip-layers")
+    run = dataclasses.replace(TOY, policy_args=(), mismatch="skip-layers")
     refuses("ratio 0.25 of 2 layers skips none", check_arguments, [run])
     half = dataclasses.replace(run, mismatch_args=(("ratio", 0.5),))
     deep = dataclasses.replace(run, policy_args=(("layers", 4),))
