@@ -33,7 +33,7 @@ SPREADS = (0.4, 2.5)
 RULES = (("DPO", "dpo", "hard"), ("IPO", "ipo", "hard"), ("VDPO", "dpo", "mmse"), ("VIPO", "ipo", "mmse"))
 NATS = (2, 6)
 BOTH_NATS = tuple(f"experts, {nats} nats" for nats in NATS)
-UNITS = {"mixed votes": 96, "demonstrations": 192, "experts": 128, "good labels": 400}
+UNITS = {"mixed votes": 96, "demonstrations": 192, "experts": 320, "good labels": 400}
 """Units of a run by prefix of the data's name; those of demonstrations are single worlds."""
 KNOBS = {"rate": "rate", "beta": "beta", "third": "sft"}
 """Columns of the table, and the settings in them."""
