@@ -102,12 +102,12 @@ DYPO_SOURCE = "Zhu et al. (2026), DYPO, arXiv:2604.08926; its code, Tocci-Zhu/DY
 asks(EXPERIMENT,
     ("within-900-steps-chord-phi-ends-above-grpo", f"{_FROM} CHORD-phi ends 0.02 more accurate than GRPO.",
      "chord-phi", "grpo"),
-    ("within-900-steps-chord-phi-ends-above-sft", f"{_FROM} CHORD-phi ends 0.02 more accurate than imitation.",
-     "chord-phi", "sft"),
+    ("within-900-steps-chord-phi-ends-above-sft", f"{_FROM} CHORD-phi ends 0.02 more accurate than "
+     "imitation.", "chord-phi", "sft"),
     ("within-900-steps-chord-phi-ends-above-sft-then-grpo", f"{_FROM} CHORD-phi ends 0.02 more accurate than "
      "imitation that is followed by GRPO.", "chord-phi", "sft, then grpo"),
-    ("within-900-steps-chord-phi-ends-above-fixed", f"{_FROM} CHORD-phi ends 0.02 more accurate than a mixture "
-     "of one weight.", "chord-phi", "fixed"),
+    ("within-900-steps-chord-phi-ends-above-fixed", f"{_FROM} CHORD-phi ends 0.02 more accurate than a "
+     "mixture of one weight.", "chord-phi", "fixed"),
     source=CHORD, by=MORE,
 )  # fmt: skip
 asks(EXPERIMENT,
