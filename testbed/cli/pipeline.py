@@ -75,12 +75,7 @@ def pipeline(
             rows = sizing.table(plan, replicas=replicas or 1, seed=seed)
         show.as_json(rows) if json else show.table(rows)
         return
-    from testbed.pipeline.design import from_toml, from_words
-
-    # A word on the command line overrides the file.
-    named = {word.partition("=")[0] for word in given}
-    kept = [word for word in from_toml(config) if word.partition("=")[0] not in named] if config else []
-    design = from_words([*kept, *given])
+    design = _design(given, config)
     if then is not None:
         _refuse_before_run(figure, replicas, None if trace else batches)
     if trace:
@@ -115,6 +110,15 @@ def _refuse_before_run(figure: Path | None, replicas: int | None, batches: int |
             "A sweep after --then follows one trace, as long as its cells train: --replicas and --batches "
             "set nothing there. Leave them out."
         )
+
+
+def _design(given: list[str], config: Path | None) -> "Design":
+    """Return the design of words and a file; a word on the command line overrides the file."""
+    from testbed.pipeline.design import from_toml, from_words
+
+    named = {word.partition("=")[0] for word in given}
+    kept = [word for word in from_toml(config) if word.partition("=")[0] not in named] if config else []
+    return from_words([*kept, *given])
 
 
 def _refuse_in_plan(batches: int | None, *files: object) -> None:

@@ -42,20 +42,24 @@ EXPERIMENT = ARMS.experiment(
     systems={"RGR-GRPO": Part("within 60 steps, on ten digits in order; no rubrics in words")},
 )  # fmt: skip
 
-OVER = {
-    "grpo": "GRPO",
-    "guidance": "the expert in failing groups alone",
-    "rubrics": "rewards for right steps alone",
-}
-MEASURED = {"pass-at-4": PASSED, "accuracy": "accuracy"}
+SAID = (
+    "On ten digits in order, 60 steps of rewards for right steps with the expert in failing groups end with "
+    "a final {} 0.02 higher than that of {}."
+)
+ALONE, STEPS = "the expert in failing groups alone", "rewards for right steps alone"
+AT_4, RIGHT_OF_ALL = {"outcome": PASSED}, {"outcome": "accuracy"}
 asks(EXPERIMENT,
-    *(
-        (f"guided-rubrics-end-60-steps-with-more-{measure}-than-{rival}", "On ten digits in order, 60 steps "
-         "of rewards for right steps with the expert in failing groups end with a final "
-         f"{measure.replace('-at-', '@')} 0.02 higher than that of {words}.", "guided rubrics", rival,
-         {"outcome": column})
-        for measure, column in MEASURED.items()
-        for rival, words in OVER.items()
-    ),
+    ("guided-rubrics-end-60-steps-with-more-pass-at-4-than-grpo", SAID.format("pass@4", "GRPO"),
+     "guided rubrics", "grpo", AT_4),
+    ("guided-rubrics-end-60-steps-with-more-pass-at-4-than-guidance", SAID.format("pass@4", ALONE),
+     "guided rubrics", "guidance", AT_4),
+    ("guided-rubrics-end-60-steps-with-more-pass-at-4-than-rubrics", SAID.format("pass@4", STEPS),
+     "guided rubrics", "rubrics", AT_4),
+    ("guided-rubrics-end-60-steps-with-more-accuracy-than-grpo", SAID.format("accuracy", "GRPO"),
+     "guided rubrics", "grpo", RIGHT_OF_ALL),
+    ("guided-rubrics-end-60-steps-with-more-accuracy-than-guidance", SAID.format("accuracy", ALONE),
+     "guided rubrics", "guidance", RIGHT_OF_ALL),
+    ("guided-rubrics-end-60-steps-with-more-accuracy-than-rubrics", SAID.format("accuracy", STEPS),
+     "guided rubrics", "rubrics", RIGHT_OF_ALL),
     by=MORE,
 )  # fmt: skip
