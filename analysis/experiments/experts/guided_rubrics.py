@@ -13,7 +13,7 @@ from analysis.worlds.tuned_training import Family, Way, with_recipe
 SHORT = replace(task("sorted"), steps=60, log_every=6, **ERRING)
 """Ten digits in order from a base right once in 35; afterwards GRPO is right .3 of the time on pilots."""
 SEEDS, LATER = 256, 3_000_000
-"""Seeds of a run, offset past those of other tables."""
+"""Seeds of a run, offset past those of other tables of this task."""
 PASSED, ENTROPY = "last val/pass@4", "val/entropy"
 
 RIGHT = (0, 0.25, 0.5, 0.75, 0.99)
