@@ -43,8 +43,8 @@ EXPERIMENT = ARMS.experiment(
 )  # fmt: skip
 
 SAID = (
-    "On ten digits in order, 60 steps of rewards for right steps with the expert in failing groups end with "
-    "a final {} 0.02 higher than that of {}."
+    "After 60 updates on ten digits in order, {} is 0.02 higher with rewards for right steps and the expert "
+    "in failing groups than with {}."
 )
 ALONE, STEPS = "the expert in failing groups alone", "rewards for right steps alone"
 AT_4, RIGHT_OF_ALL = {"outcome": PASSED}, {"outcome": "accuracy"}
